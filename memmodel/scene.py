@@ -1,0 +1,266 @@
+"""Marks, knobs and their geometry: what a picture is before anyone draws it.
+
+A figure is a pure function from the state of its knobs to a `Scene`: plain, frozen data in one
+coordinate system (x to the right, y down, one unit = one CSS pixel at full size). Both renderers
+take the same scene and decide nothing, so the picture in JupyterLab and the one in the static page
+cannot differ in content, and tests read geometry from the scene itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+# One palette for every figure: role -> (on light ground, on dark ground). The four memory
+# categories use the Okabe-Ito hues, in the order of the ledger; "soft" is the same hue for parts.
+# Text roles reach a contrast of 4.5 to 1 on their ground, fills and lines 3 to 1 (tested).
+PALETTE: dict[str, tuple[str, str]] = {
+    "text": ("#1f2328", "#e6e8eb"),
+    "muted": ("#57606a", "#a6adb8"),
+    "ground": ("#ffffff", "#14181e"),
+    "axis": ("#6e7781", "#8b949e"),
+    "grid": ("#e3e6ea", "#2b313a"),
+    "limit": ("#b4232a", "#ff8a80"),
+    "ghost": ("#7d8590", "#8b949e"),
+    "focus": ("#0a58ca", "#8ab8ff"),
+    "weights": ("#0072b2", "#56b4e9"),
+    "weights soft": ("#4a9ccb", "#2f87bd"),
+    "gradients": ("#d55e00", "#ff8c42"),
+    "gradients soft": ("#e0803a", "#c96a2b"),
+    "optimizer": ("#008060", "#2fc7a0"),
+    "optimizer soft": ("#2f9c80", "#1f9578"),
+    "activations": ("#b07800", "#f0b43c"),
+    "activations soft": ("#bd8a1e", "#b98a2a"),
+    "reserve": ("#6e7781", "#9aa4af"),
+    "warning": ("#b4232a", "#ff8a80"),
+    "neutral": ("#57606a", "#a6adb8"),
+    "good": ("#1a7f37", "#4ac26b"),
+}
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A rectangle. `hatch` tells two fills of one hue apart; `outline` is "", "solid" or "dashed"."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    role: str
+    filled: bool = True
+    hatch: bool = False
+    outline: str = ""
+    radius: float = 0.0
+    id: str = ""
+    title: str = ""  # what a hover or a screen reader says of this mark
+    faint: bool = False  # drawn at a third of its strength: present, but not the subject
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight stroke; `dash` draws it dashed."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    role: str
+    dash: bool = False
+    weight: float = 1.0
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Path:
+    """A polyline, or a filled polygon when `closed`; `arrow` puts a head at its last point."""
+
+    points: tuple[tuple[float, float], ...]
+    role: str
+    closed: bool = False
+    arrow: bool = False
+    dash: bool = False
+    weight: float = 1.0
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line of text whose baseline starts, centres or ends at (x, y)."""
+
+    x: float
+    y: float
+    text: str
+    role: str = "text"
+    size: float = 13.0
+    anchor: str = "start"  # start | middle | end
+    bold: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Marks that belong together. With `knob`, a click or Enter on the group sets that knob to `value`."""
+
+    id: str
+    marks: tuple[Mark, ...]
+    knob: str = ""
+    value: str = ""
+    label: str = ""  # the accessible name; required with a knob
+    pressed: bool | None = None  # for toggles: whether this is the state now
+
+
+Mark = Rect | Line | Path | Text | Group
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several named options; `options` are (value, label) pairs."""
+
+    name: str
+    label: str
+    options: tuple[tuple[str, str], ...]
+    default: str
+    hint: str = ""
+
+    def values(self) -> tuple[str, ...]:
+        return tuple(value for value, _ in self.options)
+
+
+@dataclass(frozen=True)
+class Powers:
+    """A stepper over the powers of two from `low` to `high` (both powers of two, inclusive)."""
+
+    name: str
+    label: str
+    low: int
+    high: int
+    default: str
+    hint: str = ""
+
+    def values(self) -> tuple[str, ...]:
+        found, value = [], self.low
+        while value <= self.high:
+            found.append(str(value))
+            value *= 2
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """On or off; its values are "on" and "off"."""
+
+    name: str
+    label: str
+    default: str = "off"
+    hint: str = ""
+
+    def values(self) -> tuple[str, ...]:
+        return ("off", "on")
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A knob that only marks of the scene set (a selection); any of `options` is valid, "" is none."""
+
+    name: str
+    label: str
+    options: tuple[str, ...] = ("",)
+    default: str = ""
+
+    def values(self) -> tuple[str, ...]:
+        return self.options
+
+
+Knob = Choice | Powers | Switch | Hidden
+State = Mapping[str, str]  # knob name -> value; every value is text, as in a form or a URL
+
+
+@dataclass(frozen=True)
+class Table:
+    """The drawn data as text: what stands behind the figure for readers of tables and screens."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A whole picture: its size, its marks, and what it says in words."""
+
+    width: float
+    height: float
+    marks: tuple[Mark, ...]
+    alt: str  # what the picture shows, with the numbers of this state
+    status: str  # one short sentence announced after a change
+    table: Table
+    problem: str = ""  # why this combination of knobs is impossible; then marks show only that
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A named picture with knobs. `draw` takes the value of every knob by name and returns a Scene.
+
+    Every scene of a figure has the same width and height, whatever the state.
+    """
+
+    name: str
+    title: str
+    knobs: tuple[Knob, ...]
+    draw: Callable[..., Scene]
+    caption: str = ""  # the convention under the figure, in one line
+
+    def defaults(self) -> dict[str, str]:
+        return {knob.name: knob.default for knob in self.knobs}
+
+    def scene(self, **state: str) -> Scene:
+        """The scene for `state`; knobs that are not named keep their default.
+
+        Raises ValueError for an unknown knob or value. A combination that the model refuses
+        (ValueError from the plan) is drawn as a sentence, since a reader may click anything.
+        """
+        chosen = self.defaults()
+        for name, value in state.items():
+            if name not in chosen:
+                raise ValueError(f"{self.name}: no knob {name!r}, only {', '.join(chosen)}")
+            chosen[name] = value
+        for knob in self.knobs:
+            if chosen[knob.name] not in knob.values():
+                raise ValueError(
+                    f"{self.name}: {knob.name} = {chosen[knob.name]!r}, not one of "
+                    f"{', '.join(knob.values())}"
+                )
+        return self.draw(**chosen)
+
+
+def flatten(marks: tuple[Mark, ...]) -> Iterator[Rect | Line | Path | Text]:
+    """Every drawn mark, groups opened, in drawing order."""
+    for mark in marks:
+        if isinstance(mark, Group):
+            yield from flatten(mark.marks)
+        else:
+            yield mark
+
+
+# Advance widths in thousandths of the font size, of a wide common sans (DejaVu Sans): text that
+# does not collide at these widths does not collide in the narrower fonts of a browser either.
+_NARROW = {" ": 318, ".": 318, ",": 318, ":": 337, "i": 278, "l": 278, "j": 278, "I": 295, "t": 392,
+           "f": 352, "r": 411, "(": 390, ")": 390, "-": 361, "/": 337, "|": 337, "'": 275, "s": 521,
+           "m": 974, "w": 818, "M": 863, "W": 989, "%": 950, "+": 838, "=": 838, "×": 838, "→": 838,
+           "≤": 838, "−": 838, "·": 318}  # fmt: skip
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Width of `text` in scene units, on the safe side.
+
+    >>> text_width("80 GiB", 10)
+    32.68
+    """
+    units = sum(_NARROW.get(char, 700 if char.isupper() else 636) for char in text)
+    return units * size / 1000 * (1.12 if bold else 1.0)
+
+
+def text_box(text: Text) -> tuple[float, float, float, float]:
+    """(left, top, right, bottom) of a text, ascenders and descenders included."""
+    width = text_width(text.text, text.size, text.bold)
+    left = text.x - {"start": 0.0, "middle": width / 2, "end": width}[text.anchor]
+    return (left, text.y - 0.8 * text.size, left + width, text.y + 0.25 * text.size)
