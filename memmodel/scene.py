@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 # One palette for every figure: role -> (on light ground, on dark ground). The four memory
-# categories use the Okabe-Ito hues, in the order of the ledger; "soft" is the same hue for parts.
-# Text roles reach a contrast of 4.5 to 1 on their ground, fills and lines 3 to 1 (tested).
+# categories use the Okabe-Ito hues, in the order of the ledger, set apart in lightness too so that
+# neighbours differ in greyscale; "soft" is the same hue for parts.
+# Text roles reach a contrast of 4.5 to 1 on their ground, fills and lines 3 to 1 (tested). Text on
+# a full fill takes the role "ground", text on a soft fill the role "text"; both reach 4.5 to 1.
 PALETTE: dict[str, tuple[str, str]] = {
     "text": ("#1f2328", "#e6e8eb"),
     "muted": ("#57606a", "#a6adb8"),
@@ -23,14 +25,14 @@ PALETTE: dict[str, tuple[str, str]] = {
     "limit": ("#b4232a", "#ff8a80"),
     "ghost": ("#7d8590", "#8b949e"),
     "focus": ("#0a58ca", "#8ab8ff"),
-    "weights": ("#0072b2", "#56b4e9"),
-    "weights soft": ("#4a9ccb", "#2f87bd"),
-    "gradients": ("#d55e00", "#ff8c42"),
-    "gradients soft": ("#e0803a", "#c96a2b"),
-    "optimizer": ("#008060", "#2fc7a0"),
-    "optimizer soft": ("#2f9c80", "#1f9578"),
-    "activations": ("#b07800", "#f0b43c"),
-    "activations soft": ("#bd8a1e", "#b98a2a"),
+    "weights": ("#00639a", "#6bbeec"),
+    "weights soft": ("#489bca", "#266c98"),
+    "gradients": ("#c25600", "#f06f1f"),
+    "gradients soft": ("#de7930", "#9d5322"),
+    "optimizer": ("#00664d", "#3fd2ac"),
+    "optimizer soft": ("#31a487", "#18745d"),
+    "activations": ("#9e6c00", "#cf8f10"),
+    "activations soft": ("#be8b1e", "#82611e"),
     "reserve": ("#6e7781", "#9aa4af"),
     "warning": ("#b4232a", "#ff8a80"),
     "neutral": ("#57606a", "#a6adb8"),
@@ -40,7 +42,7 @@ PALETTE: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Rect:
-    """A rectangle. `hatch` tells two fills of one hue apart; `outline` is "", "solid" or "dashed"."""
+    """A rectangle; `hatch` tells two fills of one hue apart; `outline`: "", "solid" or "dashed"."""
 
     x: float
     y: float
@@ -99,7 +101,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Group:
-    """Marks that belong together. With `knob`, a click or Enter on the group sets that knob to `value`."""
+    """Marks that belong together; with `knob`, a click or Enter on them sets it to `value`."""
 
     id: str
     marks: tuple[Mark, ...]
@@ -160,7 +162,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A knob that only marks of the scene set (a selection); any of `options` is valid, "" is none."""
+    """A knob that only marks of the scene set (a selection): one of `options`; "" is none."""
 
     name: str
     label: str
@@ -213,7 +215,7 @@ class Figure:
         return {knob.name: knob.default for knob in self.knobs}
 
     def scene(self, **state: str) -> Scene:
-        """The scene for `state`; knobs that are not named keep their default.
+        """Draw the scene for `state`; knobs that are not named keep their default.
 
         Raises ValueError for an unknown knob or value. A combination that the model refuses
         (ValueError from the plan) is drawn as a sentence, since a reader may click anything.

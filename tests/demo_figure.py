@@ -107,7 +107,7 @@ def _bar(row: int, name: str, gib: int, ghost: bool, selected: str) -> Group:
             title=f"{name}: {gib} GiB",
         )
     )
-    inside.append(Text(RIGHT + 8, y + 16, f"{gib} GiB", name, 13, "start", True, f"value-{name}"))
+    inside.append(Text(RIGHT + 8, y + 16, f"{gib} GiB", name, bold=True, id=f"value-{name}"))
     return Group(
         id=f"pick-{name}",
         marks=tuple(inside),

@@ -1,0 +1,87 @@
+"""The palette can be read: contrast by the WCAG 2 formula, and told apart without colour."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from memmodel.scene import PALETTE
+
+THEMES = ("light", "dark")
+# "grid" is decoration (a faint help for the eye: every value it marks is also written).
+DECORATION = {"grid"}
+# Roles that figures use for text. Direct labels take the colour of their mark, so the four
+# categories are here too; their "soft" parts are fills only and are labelled in the full hue.
+TEXT = {
+    "text", "muted", "limit", "focus", "weights", "gradients", "optimizer", "activations",
+    "warning", "neutral", "good",
+}  # fmt: skip
+# In a stack and in a list these stand side by side, in the order of the ledger. Categories that
+# are not neighbours may share a grey; any further fill of the same hue is hatched instead.
+CATEGORIES = ("weights", "gradients", "optimizer", "activations")
+# Ratio of two greys that the eye tells apart when they touch (text needs far more).
+APART = 1.4
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of "#rrggbb" (WCAG 2.2), from 0 (black) to 1 (white).
+
+    >>> luminance("#ffffff")
+    1.0
+    """
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours, from 1 to 21.
+
+    >>> contrast("#000000", "#ffffff")
+    21.0
+    """
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def of(role: str, theme: int) -> str:
+    return PALETTE[role][theme]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=THEMES)
+@pytest.mark.parametrize("role", sorted(TEXT))
+def test_text_reaches_4_5_to_1_on_the_ground(role: str, theme: int) -> None:
+    assert contrast(of(role, theme), of("ground", theme)) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=THEMES)
+@pytest.mark.parametrize("role", sorted(set(PALETTE) - DECORATION - {"ground"}))
+def test_fills_and_lines_reach_3_to_1_on_the_ground(role: str, theme: int) -> None:
+    assert contrast(of(role, theme), of("ground", theme)) >= 3.0
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=THEMES)
+@pytest.mark.parametrize("pair", list(pairwise(CATEGORIES)))
+def test_neighbours_differ_in_greyscale(pair: tuple[str, str], theme: int) -> None:
+    assert contrast(of(pair[0], theme), of(pair[1], theme)) >= APART
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=THEMES)
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_soft_parts_differ_in_greyscale_and_carry_text(category: str, theme: int) -> None:
+    assert contrast(of(category, theme), of(f"{category} soft", theme)) >= APART
+    assert contrast(of("text", theme), of(f"{category} soft", theme)) >= 4.5
+
+
+def test_every_colour_is_six_hex_digits() -> None:
+    for role, pair in PALETTE.items():
+        for colour in pair:
+            assert re.fullmatch("#[0-9a-f]{6}", colour), role
+
+
+def test_a_pale_text_colour_would_fail() -> None:
+    assert contrast("#9aa4af", "#ffffff") < 4.5
