@@ -26,7 +26,7 @@ from memmodel.scene import (
 )
 
 WIDTH, HEIGHT = 640.0, 300.0
-LEFT, RIGHT, TOP, PITCH, BAR = 120.0, 560.0, 70.0, 44.0, 22.0
+LEFT, RIGHT, TOP, PITCH, BAR = 120.0, 560.0, 70.0, 44.0, 26.0
 NAMES = ("weights", "gradients", "optimizer", "activations")
 TOTALS = {"weights": 1024, "gradients": 2048, "optimizer": 4096, "activations": 512}  # GiB
 LOG2_LIMIT = 12  # the axis ends at 4096 GiB, and starts at 1
@@ -86,7 +86,7 @@ def draw(policy: str, ranks: str, ghost: str, selected: str) -> Scene:
 def _bar(row: int, name: str, gib: int, ghost: bool, selected: str) -> Group:
     y = TOP + row * PITCH + (PITCH - BAR) / 2
     end = x_of(gib)
-    inside: list[Mark] = [Text(LEFT - 8, y + 16, name, size=13, anchor="end", id=f"name-{name}")]
+    inside: list[Mark] = [Text(LEFT - 8, y + 18, name, size=13, anchor="end", id=f"name-{name}")]
     if ghost:
         before = x_of(TOTALS[name]) - LEFT
         inside.append(
@@ -107,7 +107,7 @@ def _bar(row: int, name: str, gib: int, ghost: bool, selected: str) -> Group:
             title=f"{name}: {gib} GiB",
         )
     )
-    inside.append(Text(RIGHT + 8, y + 16, f"{gib} GiB", name, bold=True, id=f"value-{name}"))
+    inside.append(Text(RIGHT + 8, y + 18, f"{gib} GiB", name, bold=True, id=f"value-{name}"))
     return Group(
         id=f"pick-{name}",
         marks=tuple(inside),
