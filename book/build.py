@@ -1,0 +1,74 @@
+"""Build the static book in _build/html, unless it is already built from exactly these sources."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "_build"
+HTML = BUILD / "html"
+STAMP = BUILD / "book.stamp"
+SOURCES = ("book", "memmodel", "_config.yml", "_toc.yml", "requirements.txt")
+NOT_SOURCES = {"node_modules", "__pycache__", ".ipynb_checkpoints"}
+
+
+def source_files() -> Iterator[Path]:
+    """Yield every file that the book is made of, in a fixed order."""
+    for source in SOURCES:
+        path = ROOT / source
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and NOT_SOURCES.isdisjoint(file.relative_to(ROOT).parts):
+                yield file
+
+
+def fingerprint() -> str:
+    """Return a hash of the names and contents of the sources, and of the Python that runs them."""
+    digest = hashlib.sha256(repr((sys.version, str(ROOT))).encode())
+    for file in source_files():
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(ROOT).as_posix()} {len(content)} ".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def run(*command: str) -> None:
+    """Run one of the builders; its own words on stderr say what went wrong."""
+    environment = os.environ | {
+        "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel of this environment, not one of the user's
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "book" / "_ext"), str(ROOT)]),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with status {done.returncode}")
+
+
+def build_book() -> None:
+    """Build all pages afresh; a warning is an error."""
+    shutil.rmtree(HTML, ignore_errors=True)
+    jupyter_book = "from jupyter_book.cli.main import main; main()"
+    options = ("--all", "-W", "-n", "--keep-going", "-q")
+    run(sys.executable, "-c", jupyter_book, "build", ".", *options)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--force", action="store_true", help="build even if nothing has changed")
+    arguments = parser.parse_args()
+    wanted = fingerprint()
+    if arguments.force or not STAMP.exists() or STAMP.read_text() != wanted:
+        STAMP.unlink(missing_ok=True)
+        build_book()
+        STAMP.write_text(wanted)
+    print(f"The book: {HTML / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()
