@@ -1,0 +1,307 @@
+"""Pipeline schedules as event orders: what each rank runs when, what is alive, how long it waits.
+
+A stash is what one (chunk, microbatch) keeps for backward. It exists from its forward on and is
+released when the weight gradient is done (release "W"), since a weight gradient reads the saved
+inputs; release "I", at the input gradient, is the optimist's option. In an overlapped forward +
+backward the new stash exists before the old one is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import mul
+from typing import NamedTuple
+
+from memmodel import orders
+from memmodel import timeline as clock
+from memmodel.mesh import stage_map
+from memmodel.orders import Action, Step
+from memmodel.timeline import RELEASES, Timeline
+
+__all__ = [
+    "RELEASES", "SCHEDULES", "Action", "Kind", "Step", "Timeline", "alive", "check", "order",
+    "peak", "peaks", "pending", "stages", "timeline",
+]  # fmt: skip
+
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A schedule: where it puts the stages, and the program that each rank runs."""
+
+    title: str  # as the papers write it
+    placement: str  # one of mesh.PLACEMENTS
+    program: Callable[[int, orders.Size], tuple[Step, ...]]  # of a rank
+    default_virtual_stages: int = 1
+
+    @property
+    def copies(self) -> int:
+        """How many times the pipeline as a whole holds each parameter."""
+        return 2 if self.placement == "bidirectional" else 1
+
+
+SCHEDULES: dict[str, Kind] = {
+    "single": Kind("one microbatch at a time", "linear", orders.single),
+    "gpipe": Kind("GPipe", "linear", orders.gpipe),
+    "1f1b": Kind("1F1B", "linear", orders.one_f_one_b),
+    "interleaved": Kind("interleaved 1F1B", "interleaved", orders.interleaved),
+    "zb1p": Kind("ZB1P", "linear", orders.zb1p),
+    "zbv": Kind("ZBV", "v", orders.zbv, 2),
+    "dualpipe": Kind("DualPipe", "bidirectional", orders.dualpipe),
+    "dualpipev": Kind("DualPipeV", "v", orders.dualpipev, 2),
+}
+
+
+class _Run(NamedTuple):
+    """A schedule at its sizes: the key of every cache below."""
+
+    name: str
+    size: orders.Size
+
+
+def _run(name: str, pp: int, microbatches: int, virtual_stages: int | None) -> _Run:
+    if virtual_stages is None:
+        virtual_stages = _kind(name).default_virtual_stages
+    return _Run(name, orders.Size(pp, microbatches, virtual_stages))
+
+
+def _kind(name: str) -> Kind:
+    if name not in tuple(SCHEDULES):  # a tuple also answers for what cannot be a key
+        raise ValueError(f"schedule = {name!r} is unknown; known are {', '.join(SCHEDULES)}")
+    return SCHEDULES[name]
+
+
+def check(name: str, *, pp: int, microbatches: int, virtual_stages: int | None = None) -> None:
+    """Raise ValueError, with what would be valid, unless the schedule runs at these sizes.
+
+    With one rank there is no pipeline, and no minimum either.
+
+    >>> check("dualpipev", pp=8, microbatches=10)
+    Traceback (most recent call last):
+    ValueError: microbatches = 10 is too few: dualpipev with pp = 8 needs at least 2*pp = 16
+    """
+    kind = _kind(name)
+    size = _run(name, pp, microbatches, virtual_stages).size
+    for field, value in size._asdict().items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{field} = {value!r} must be an integer of at least 1")
+    if kind.placement != "interleaved" and size.virtual_stages != kind.default_virtual_stages:
+        raise ValueError(
+            f"virtual_stages = {virtual_stages}: {name} has {kind.default_virtual_stages}; "
+            "only interleaved takes another number"
+        )
+    if pp > 1:
+        _check_microbatches(name, pp, microbatches)
+
+
+def _check_microbatches(name: str, pp: int, microbatches: int) -> None:
+    if name == "dualpipe" and pp % 2:
+        raise ValueError(f"pp = {pp} is odd: dualpipe needs an even number of ranks")
+    if name in ("dualpipe", "dualpipev") and microbatches < 2 * pp:
+        raise ValueError(
+            f"microbatches = {microbatches} is too few: {name} with pp = {pp} needs "
+            f"at least 2*pp = {2 * pp}"
+        )
+    if name == "dualpipe" and microbatches % 2:
+        raise ValueError(
+            f"microbatches = {microbatches} is odd: dualpipe sends one half from each end, "
+            "so it needs an even number"
+        )
+    rounds = max(1, microbatches // pp)
+    if name == "interleaved" and microbatches % rounds:
+        raise ValueError(
+            f"microbatches = {microbatches}: interleaved with pp = {pp} runs them in {rounds} "
+            f"rounds of equal size; the nearest multiples of pp are {rounds * pp} "
+            f"and {(rounds + 1) * pp}"
+        )
+
+
+def stages(name: str, *, pp: int, virtual_stages: int | None = None) -> tuple[Counts, ...]:
+    """Which stages each rank hosts, chunk by chunk; one stage in all when pp is 1.
+
+    >>> stages("dualpipev", pp=2), stages("dualpipev", pp=1)
+    (((0, 3), (1, 2)), ((0,),))
+    """
+    return _stages(_run(name, pp, 1, virtual_stages))
+
+
+def _stages(run: _Run) -> tuple[Counts, ...]:
+    if run.size.pp == 1:
+        return ((0,),)
+    return stage_map(_kind(run.name).placement, run.size.pp, run.size.virtual_stages)
+
+
+def order(
+    name: str, *, pp: int, microbatches: int, virtual_stages: int | None = None
+) -> tuple[tuple[Step, ...], ...]:
+    """What each rank runs, step by step. Raises ValueError as `check` does.
+
+    >>> [str(action) for (action,) in order("1f1b", pp=2, microbatches=3)[0]]
+    ['F0.0', 'F0.1', 'B0.0', 'F0.2', 'B0.1', 'B0.2']
+    """
+    return _order(_run(name, pp, microbatches, virtual_stages))
+
+
+@lru_cache(maxsize=256)
+def _order(run: _Run) -> tuple[tuple[Step, ...], ...]:
+    check(run.name, **run.size._asdict())
+    return tuple([_steps(run, rank) for rank in range(run.size.pp)])
+
+
+@lru_cache(maxsize=2048)
+def _steps(run: _Run, rank: int) -> tuple[Step, ...]:
+    """The order of one rank, which needs no other rank's before a clock is asked for."""
+    name, size = run
+    check(name, **size._asdict())
+    if type(rank) is not int or not 0 <= rank < size.pp:
+        raise ValueError(f"rank = {rank!r} must be an integer from 0 to pp - 1 = {size.pp - 1}")
+    return orders.single(0, size) if size.pp == 1 else SCHEDULES[name].program(rank, size)
+
+
+def alive(steps: Iterable[Step], num_chunks: int, release: str = "W") -> list[Counts]:
+    """Stashes alive during each step, per chunk: with those that it makes and those it releases.
+
+    >>> alive(order("1f1b", pp=2, microbatches=3)[0], 1)
+    [(1,), (2,), (2,), (2,), (2,), (1,)]
+    """
+    return _during(steps, num_chunks, "F", _releasing(release))
+
+
+def pending(steps: Iterable[Step], num_chunks: int) -> list[Counts]:
+    """Output gradients held during each step because backward is split: from I up to W's end.
+
+    PyTorch's split backward adds them to the stashes, and frees no stash before W either.
+    """
+    return _during(steps, num_chunks, "I", "W")
+
+
+def _during(steps: Iterable[Step], num_chunks: int, makes: str, releases: str) -> list[Counts]:
+    counts, found = [0] * num_chunks, []
+    held = set()  # a whole backward (B) releases stashes, but no output gradient was held for it
+    for step in steps:
+        for kind, chunk, microbatch in step:
+            if kind in makes:
+                counts[chunk] += 1
+                held.add((chunk, microbatch))
+        found.append(tuple(counts))
+        for kind, chunk, microbatch in step:
+            if kind in releases and (chunk, microbatch) in held:
+                counts[chunk] -= 1
+    return found
+
+
+def _releasing(release: str) -> str:
+    if release not in RELEASES:
+        raise ValueError(f"release = {release!r} is unknown; known are {', '.join(RELEASES)}")
+    return "B" + release
+
+
+def peak(
+    name: str,
+    rank: int,
+    *,
+    pp: int,
+    microbatches: int,
+    virtual_stages: int | None = None,
+    chunk_bytes: tuple[int, ...],
+    release: str = "W",
+) -> Counts:
+    """Stashes of each chunk of this rank alive at the first moment with the most bytes.
+
+    `chunk_bytes` is the size of one stash of each chunk of the rank.
+
+    >>> peak("dualpipev", 0, pp=8, microbatches=32, chunk_bytes=(3, 2))
+    (16, 1)
+    """
+    run = _run(name, pp, microbatches, virtual_stages)
+    moments = _moments(run, rank, release, all(chunk_bytes))
+    if len(chunk_bytes) != len(moments[0]) or min(chunk_bytes) < 0:
+        raise ValueError(
+            f"chunk_bytes = {chunk_bytes!r}: rank {rank} of {name} has {len(moments[0])} chunks, "
+            "each of 0 bytes or more"
+        )
+    if len(moments) == 1:
+        return moments[0]
+    return max(moments, key=lambda counts: sum(map(mul, counts, chunk_bytes)))
+
+
+def peaks(
+    name: str,
+    *,
+    pp: int,
+    microbatches: int,
+    virtual_stages: int | None = None,
+    release: str = "W",
+) -> tuple[Counts, ...]:
+    """Stashes of each chunk of each rank at the first moment with the most stashes.
+
+    >>> [sum(counts) for counts in peaks("dualpipev", pp=4, microbatches=20)]
+    [9, 9, 9, 9]
+    """
+    run = _run(name, pp, microbatches, virtual_stages)
+    check(name, **run.size._asdict())
+    return tuple(
+        [
+            max(_moments(run, rank, release, True), key=sum)
+            for rank in range(pp)
+        ]
+    )
+
+
+@lru_cache(maxsize=2048)
+def _moments(run: _Run, rank: int, release: str, tight: bool) -> tuple[Counts, ...]:
+    """The states of a rank that can be its peak, in order of time.
+
+    No peak falls on a state that another exceeds in every chunk, which leaves a few (`tight`).
+    That fails where a chunk has no bytes: an exceeded state may then tie, and come first.
+    """
+    steps = _steps(run, rank)
+    num_chunks = len(_stages(run)[rank])
+    releases = _releasing(release)
+    if not tight:
+        return tuple(dict.fromkeys(alive(steps, num_chunks, release)))
+    counts = [0] * num_chunks
+    tops: dict[Counts, None] = {}  # a set that remembers who came first
+    grown = False
+    for step in steps:
+        for kind, chunk, _ in step:
+            if kind == "F":
+                counts[chunk] += 1
+                grown = True
+        for kind, chunk, _ in step:
+            if kind in releases:
+                if grown:
+                    tops[tuple(counts)] = None
+                    grown = False
+                counts[chunk] -= 1
+    return tuple([top for top in tops if not any(_exceeds(other, top) for other in tops)])
+
+
+def _exceeds(counts: Counts, others: Counts) -> bool:
+    return counts != others and all(a >= b for a, b in zip(counts, others, strict=True))
+
+
+def timeline(
+    name: str,
+    *,
+    pp: int,
+    microbatches: int,
+    virtual_stages: int | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> Timeline:
+    """The schedule on a clock; costs per chunk as in `timeline.resolve_costs`, in any unit.
+
+    >>> run = timeline("dualpipev", pp=8, microbatches=20)
+    >>> run.makespan, run.bubble
+    (134, 14)
+    """
+    resolved = tuple(clock.resolve_costs(costs).items())
+    return _timeline(_run(name, pp, microbatches, virtual_stages), resolved)
+
+
+@lru_cache(maxsize=64)
+def _timeline(run: _Run, costs: tuple[tuple[str, float], ...]) -> Timeline:
+    return clock.replay(_order(run), _stages(run), dict(costs))
