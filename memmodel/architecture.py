@@ -103,7 +103,7 @@ class Architecture:
             yield "the shared experts' width", self.shared_width
 
     def layer_tensors(self, kind: str) -> tuple[Tensor, ...]:
-        """Every learned tensor of one layer of `kind`, checkpoint names without the layer prefix."""
+        """Every learned tensor of one layer, under its checkpoint name without the prefix."""
         h, heads = self.hidden_size, self.num_attention_heads
         down, by_heads = "attention latents", "attention heads"
         tensors = [
@@ -170,7 +170,7 @@ class Architecture:
             yield tensor, 1
 
     def parameters(self, cls: str | None = None, trainable: bool | None = None) -> int:
-        """Learned values of a class, or of all; learned buffers count unless `trainable` is True."""
+        """Learned values of a class, or of all; `trainable` True leaves learned buffers out."""
         return sum(
             tensor.elements * layers
             for tensor, layers in self.tensors()
@@ -182,15 +182,19 @@ class Architecture:
 
     @property
     def active_parameters(self) -> int:
-        """Values that one token meets: head counted, input embedding not (DeepSeek's convention)."""
-        routed = self.parameters("routed_experts")
-        idle = routed // self.num_experts * (self.num_experts - self.num_experts_per_tok) if routed else 0  # fmt: skip
+        """Values that one token meets, by DeepSeek's convention: with head, without embedding."""
+        idle = 0
+        if self.num_experts:
+            unused = self.num_experts - self.num_experts_per_tok
+            idle = self.parameters("routed_experts") // self.num_experts * unused
         return self.parameters() - idle - self.parameters("embedding")
 
     @property
     def mtp_parameters(self) -> int:
-        """Own parameters of the multi-token prediction modules (they share embedding and head):
-        one more layer of the last kind, the 2h -> h projection, and three norms, each."""
+        """Own parameters of the multi-token prediction modules, which share embedding and head.
+
+        Each is one more layer of the last kind, a projection from 2h to h, and three norms.
+        """
         h = self.hidden_size
         return self.num_mtp_layers * (self.layer_parameters(self.kinds[-1]) + 2 * h * h + 3 * h)
 

@@ -45,7 +45,7 @@ class _Config:
 
 
 def _deepseek_v3(name: str, config: _Config) -> Architecture:
-    """transformers' DeepseekV3Config (also Kimi-K2's); field meanings in the V3 report, 2.1."""
+    """Transformers' DeepseekV3Config (also Kimi-K2's); field meanings in the V3 report, 2.1."""
     if config.values.get("q_lora_rank", 0) is None:
         raise ValueError(
             f"{config.source}: q_lora_rank = null (a full-rank query projection) is not accounted "
@@ -104,6 +104,7 @@ def from_config(name: str, values: Mapping[str, object]) -> Architecture:
 
 
 def zoo_names() -> tuple[str, ...]:
+    """The models whose configs come with the package."""
     return tuple(sorted(path.stem for path in ZOO.glob("*.json")))
 
 

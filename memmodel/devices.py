@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """One kind of GPU. Memory in hundredths of a GiB, so that it is exact; rates are dense peaks."""
+    """One kind of GPU: memory in hundredths of a GiB, so that it is exact; dense peak rates."""
 
     name: str
     title: str

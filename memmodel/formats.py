@@ -16,7 +16,7 @@ Number = int | Fraction
 
 @dataclass(frozen=True)
 class Format:
-    """How one row of elements is stored: `bits` per element, and one scale per tile if it has any."""
+    """How one row of elements is stored: bits per element, and one scale per tile."""
 
     name: str
     bits: int
@@ -48,13 +48,17 @@ FORMATS = {fmt.name: fmt for fmt in (FP32, BF16, E4M3, MXFP8, E5M6)}
 
 # The places of a block that have a format of their own: eight GEMM sites (a GEMM's format is also
 # that of its saved input) and the saved input of SwiGLU, which no GEMM reads.
-SITES = ("qkv_down", "q_up", "kv_up", "attn", "o_proj", "router", "gate_up", "ffn_down", "swiglu_in")  # fmt: skip
+SITES = ("qkv_down", "q_up", "kv_up", "attn", "o_proj", "router", "gate_up", "ffn_down",
+         "swiglu_in")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The format of every site. `twice` lists (site, format): while the site has that format, two
-    quantised copies of its saved input are kept, one for each of the two GEMMs behind the site."""
+    """The format of every site.
+
+    `twice` lists (site, format): while the site has that format, two quantised copies of its saved
+    input are kept, one for each of the two GEMMs behind the site.
+    """
 
     name: str
     formats: tuple[tuple[str, Format], ...]

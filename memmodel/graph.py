@@ -58,8 +58,10 @@ class Block:
 
     @cached_property
     def markable(self) -> tuple[str, ...]:
-        """The ops that carry a save / recompute mark: all but x0 (always saved) and x2 (the next
-        block's x0, charged there)."""
+        """The ops that carry a save / recompute mark.
+
+        All but x0, which is always saved, and x2, the next block's x0, which is charged there.
+        """
         return tuple(op.name for op in self.ops if op.name not in ("x0", "x2"))
 
     @cached_property
@@ -76,8 +78,7 @@ class Block:
 def _matmul(name: str, inputs: tuple[str, ...], rows: tuple[tuple[int, int], ...], stored: str,
             weights: int) -> Op:  # fmt: skip
     """A GEMM over `weights` weight elements per token: two FLOPs each, and its inputs are read."""
-    reads = tuple(tensor for tensor in inputs)
-    return Op(name, "matmul", inputs, rows, stored, reads, flops=2 * weights)
+    return Op(name, "matmul", inputs, rows, stored, reads=inputs, flops=2 * weights)
 
 
 def _norm(name: str, source: str, width: int, stored: str) -> Op:

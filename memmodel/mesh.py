@@ -117,7 +117,8 @@ class Mesh:
         if arch.num_experts:
             rules += [
                 ("the number of routed experts", arch.num_experts, f"ep = {self.ep}", self.ep),
-                ("moe_intermediate_size", arch.moe_intermediate_size, f"etp = {self.etp}", self.etp),
+                ("moe_intermediate_size", arch.moe_intermediate_size, f"etp = {self.etp}",
+                 self.etp),
                 ("gpus/pp", self.gpus // self.pp, f"ep*etp = {self.ep}*{self.etp}",
                  self.ep * self.etp),
             ]  # fmt: skip

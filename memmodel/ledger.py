@@ -1,0 +1,275 @@
+"""The memory of one pipeline rank, line by line; each line is the product of its named factors.
+
+A number owns its derivation: `Line.bytes` multiplies the same factors that are shown to the
+reader, so a label cannot drift from the arithmetic. Totals are sums of lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from memmodel import schedule
+from memmodel.architecture import PARTS, Part
+from memmodel.devices import device
+from memmodel.formats import FP8_WEIGHT_BYTES, Number, number_text
+from memmodel.mesh import Chunk
+from memmodel.plan import Plan, exact_gib
+
+CATEGORIES = ("weights", "gradients", "optimizer", "activations", "reserve")
+STATES = CATEGORIES[:3]
+
+# Per token, once per rank that hosts them and for one microbatch: the embedding's output in bf16;
+# bf16 logits and their fp32 softmax.
+EMBEDDING_OUTPUT_BYTES = 2
+HEAD_BYTES = 2 + 4
+
+Factor = tuple[str, Number]
+
+
+class Line:
+    """One line of a ledger: bytes = product of `factors` / product of `divisors`, exactly."""
+
+    __slots__ = ("bytes", "category", "divisors", "factors", "part")
+
+    def __init__(self, category: str, part: str, factors: tuple[Factor, ...],
+                 divisors: tuple[Factor, ...] = ()) -> None:  # fmt: skip
+        self.category, self.part, self.factors, self.divisors = category, part, factors, divisors
+        value: Number = 1
+        for _, factor in factors:
+            value *= factor
+        below: Number = 1
+        for _, divisor in divisors:
+            below *= divisor
+        if isinstance(value, int) and isinstance(below, int) and value % below == 0:
+            self.bytes: Number = value // below
+        else:
+            exact = Fraction(value) / below
+            self.bytes = exact.numerator if exact.denominator == 1 else exact
+
+    def formula(self) -> str:
+        """The arithmetic in words.
+
+        >>> Line("weights", "norms", (("layers", 8), ("bytes each", 2)), (("TP", 4),)).formula()
+        '8 layers x 2 bytes each / 4 TP'
+        """
+        # A factor of one says nothing (one sequence per microbatch): it stays in the JSON.
+        telling = [factor for factor in self.factors if factor[1] != 1] or self.factors
+        above = " x ".join(f"{number_text(value)} {name}" for name, value in telling)
+        below = "".join(f" / {number_text(value)} {name}" for name, value in self.divisors)
+        return above + below
+
+
+@dataclass(frozen=True)
+class RankLedger:
+    """What every GPU of one pipeline rank holds at the rank's peak.
+
+    `stashes` counts, chunk by chunk, the microbatches whose activations are alive at the first
+    moment with the most bytes.
+    """
+
+    rank: int
+    chunks: tuple[Chunk, ...]
+    stashes: tuple[int, ...]
+    lines: tuple[Line, ...]
+
+    @cached_property
+    def totals(self) -> dict[str, Number]:
+        """Bytes of every category: the sum of its lines."""
+        sums: dict[str, Number] = dict.fromkeys(CATEGORIES, 0)
+        for line in self.lines:
+            sums[line.category] += line.bytes
+        return sums
+
+    @cached_property
+    def total(self) -> Number:
+        return sum(self.totals.values())
+
+
+@dataclass(frozen=True)
+class Account:
+    """The ledgers of all pipeline ranks of a plan, and the verdict of its heaviest."""
+
+    plan: Plan
+    ranks: tuple[RankLedger, ...]
+
+    @cached_property
+    def peak(self) -> RankLedger:
+        """The rank with the most bytes, the first of several."""
+        return max(self.ranks, key=lambda ledger: ledger.total)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the heaviest rank, reserve included, is within what the device gives."""
+        return self.peak.total <= device(self.plan.device).usable_bytes
+
+    @property
+    def slack_bytes(self) -> Number:
+        """Nominal memory minus the heaviest rank's total; negative where it is exceeded."""
+        return device(self.plan.device).nominal_bytes - self.peak.total
+
+
+def account(plan: Plan) -> Account:
+    """The ledgers of every rank.
+
+    >>> account(Plan()).peak.rank, account(Plan()).peak.total
+    (1, 66296545344)
+    """
+    return Account(plan, tuple(rank_ledger(plan, rank) for rank in range(plan.pp)))
+
+
+def rank_ledger(plan: Plan, rank: int) -> RankLedger:
+    """The ledger of one pipeline rank. Raises ValueError for a rank that does not exist."""
+    if not 0 <= rank < plan.pp:
+        raise ValueError(f"rank = {rank}, but pp = {plan.pp} has ranks 0 to {plan.pp - 1}")
+    chunks = plan.chunks_of_rank[rank]
+    stashes = _stashes(plan, rank, chunks)
+    lines = [*_state_lines(plan, chunks), *_activation_lines(plan, chunks, stashes)]
+    if plan.reserve_gib:
+        reserve = exact_gib(plan.reserve_gib) / 2**30
+        lines.append(Line("reserve", "set aside", (("GiB", reserve), ("bytes per GiB", 2**30))))
+    return RankLedger(rank, chunks, stashes, tuple(lines))
+
+
+def layer_counts(plan: Plan, chunks: tuple[Chunk, ...]) -> dict[str, int]:
+    """How many layers of each kind some chunks have together."""
+    arch = plan.architecture
+    return {
+        kind: sum(arch.num_layers(kind, chunk.first, chunk.stop) for chunk in chunks)
+        for kind in arch.kinds
+    }
+
+
+def _state_lines(plan: Plan, chunks: tuple[Chunk, ...]) -> Iterator[Line]:
+    """Weights, gradients and optimizer states: the same parts, three times."""
+    arch = plan.architecture
+    held: dict[tuple[str, str], tuple[tuple[int, Part], ...]] = {}
+    for kind, layers in layer_counts(plan, chunks).items():
+        for part in arch.layer_parts[kind] if layers else ():
+            key = (part.name, part.split)
+            held[key] = (*held.get(key, ()), (layers, part))
+    held = dict(sorted(held.items(), key=lambda item: PARTS.index(item[0][0])))
+    ends = [name for chunk in chunks for name, there in
+            (("embedding", chunk.embedding), ("final norm", chunk.head), ("head", chunk.head))
+            if there]  # fmt: skip
+    for state in STATES:
+        dense, experts = _divisors(plan, state)
+        per_param = _bytes_per_parameter(plan, state, in_block=True)
+        for (name, split), terms in held.items():
+            divisors = experts if split == "experts" else dense[split]
+            for factors in _layer_factors(plan, split, terms):
+                yield Line(state, name, (*factors, per_param), divisors)
+        per_param = _bytes_per_parameter(plan, state, in_block=False)
+        for name in ends:
+            part = arch.end_parts[name]
+            factors = (("parameters", part.elements), per_param)
+            yield Line(state, name, factors, dense[part.split])
+
+
+def _layer_factors(
+    plan: Plan, split: str, terms: tuple[tuple[int, Part], ...]
+) -> Iterator[tuple[Factor, ...]]:
+    """The factors of one part: kinds whose layers have equally many parameters share a line."""
+    merged: dict[int, int] = {}
+    for layers, part in terms:
+        merged[part.elements] = merged.get(part.elements, 0) + layers
+    for elements, layers in merged.items():
+        if split == "experts":
+            here = Fraction(plan.architecture.num_experts, plan.ep)
+            yield (
+                ("MoE layers", layers),
+                ("experts on this rank", here.numerator),
+                ("parameters per expert", elements // plan.architecture.num_experts),
+            )
+        else:
+            yield (("layers", layers), ("parameters per layer", elements))
+
+
+def _divisors(
+    plan: Plan, state: str
+) -> tuple[dict[str, tuple[Factor, ...]], tuple[Factor, ...]]:
+    """What divides a state: by split ("tp" or ""), and for the routed experts."""
+    mesh = plan.mesh
+    replicas: tuple[Factor, ...] = ()
+    expert_replicas: tuple[Factor, ...] = ()
+    if mesh.sharded(state):
+        # Both copies of a bidirectional pipeline's stage belong to the replicas that share a shard.
+        copies = ("copies of the stage", plan.copies)
+        replicas = (("DP", mesh.dp), ("CP", mesh.cp), copies)
+        expert_replicas = (("EDP", mesh.edp), copies)
+    return (
+        {"": _over(*replicas), "tp": _over(("TP", mesh.tp), *replicas)},
+        _over(("ETP", mesh.etp), *expert_replicas),
+    )
+
+
+def _over(*divisors: Factor) -> tuple[Factor, ...]:
+    return tuple(divisor for divisor in divisors if divisor[1] != 1)
+
+
+def _bytes_per_parameter(plan: Plan, state: str, *, in_block: bool) -> Factor:
+    value: Number = getattr(plan.state_bytes, state)
+    if state == "weights" and plan.fp8_params and in_block:
+        value = FP8_WEIGHT_BYTES
+    return ("bytes per parameter", value)
+
+
+def _chunk_bytes(plan: Plan, chunk: Chunk) -> int:
+    """Bytes per token that one microbatch leaves in a chunk, embedding and head apart."""
+    return sum(
+        layers * plan.stashes[kind].bytes_per_token
+        for kind, layers in layer_counts(plan, (chunk,)).items()
+    )
+
+
+def _stashes(plan: Plan, rank: int, chunks: tuple[Chunk, ...]) -> tuple[int, ...]:
+    if plan.pp == 1:
+        return (1,)
+    return schedule.peak(
+        plan.schedule,
+        rank,
+        pp=plan.pp,
+        microbatches=plan.num_microbatches,
+        virtual_stages=plan.num_virtual_stages,
+        chunk_bytes=tuple(_chunk_bytes(plan, chunk) for chunk in chunks),
+    )
+
+
+def _activation_lines(
+    plan: Plan, chunks: tuple[Chunk, ...], stashes: tuple[int, ...]
+) -> Iterator[Line]:
+    arch, mesh = plan.architecture, plan.mesh
+    tokens = (
+        ("sequences per microbatch", plan.microbatch_size),
+        ("tokens per sequence", plan.seq_len),
+    )
+    split = _over(("TP", mesh.tp), ("CP", mesh.cp))
+    for index, (chunk, alive) in enumerate(zip(chunks, stashes, strict=True)):
+        for kind, layers in layer_counts(plan, (chunk,)).items():
+            if layers:
+                yield Line(
+                    "activations",
+                    f"chunk {index}, {_KIND_NAMES[kind]} layers",
+                    (
+                        ("microbatches alive", alive),
+                        ("layers", layers),
+                        *tokens,
+                        ("bytes per token", plan.stashes[kind].bytes_per_token),
+                    ),
+                    split,
+                )
+    ends = (
+        ("embedding output", any(chunk.embedding for chunk in chunks), arch.hidden_size,
+         "bytes per element", EMBEDDING_OUTPUT_BYTES),
+        ("logits and their softmax", any(chunk.head for chunk in chunks), arch.vocab_size,
+         "bytes per logit", HEAD_BYTES),
+    )  # fmt: skip
+    for name, there, width, unit, size in ends:
+        if there:
+            factors = (*tokens, ("elements per token", width), (unit, size))
+            yield Line("activations", name, factors, split)
+
+
+_KIND_NAMES = {"dense": "dense", "moe": "MoE"}

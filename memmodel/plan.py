@@ -1,0 +1,245 @@
+"""Everything a user chooses, frozen and checked: one value that a ledger is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+from memmodel import configs, devices
+from memmodel.architecture import Architecture
+from memmodel.formats import OPTIMIZERS, RECIPES, Recipe, StateBytes, recipe
+from memmodel.graph import Block, block
+from memmodel.mesh import Chunk, Mesh, split_layers, stage_map
+from memmodel.recompute import POLICIES, Marks, Stash, marks, stash
+from memmodel.schedule import SCHEDULES, Kind
+from memmodel.schedule import check as check_schedule
+
+# Above this a schedule's order alone takes minutes; peaks do not change long before.
+MOST_MICROBATCHES = 16384
+
+
+def _field(default: Any, unit: str, meaning: str) -> Any:
+    """A field with what `--help` says of it."""
+    return field(default=default, metadata={"unit": unit, "meaning": meaning})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training run: model, mesh, schedule, precision, recompute, device.
+
+    Raises ValueError that names field, value and what would be valid.
+
+    >>> Plan().mesh.dp, Plan().mesh.edp
+    (256, 4)
+    """
+
+    model: str = _field("deepseek-v3", "name or path", "zoo name, or path of a config.json")
+    gpus: int = _field(2048, "GPUs", "world size")
+    tp: int = _field(1, "degree", "tensor parallelism, with sequence parallelism")
+    cp: int = _field(1, "degree", "context parallelism")
+    pp: int = _field(8, "degree", "pipeline parallelism")
+    ep: int = _field(64, "degree", "expert parallelism")
+    etp: int = _field(1, "degree", "expert tensor parallelism")
+    zero: int = _field(1, "stage", "ZeRO: 1 shards the optimizer, 2 gradients too, 3 weights too")
+    schedule: str = _field("dualpipev", "name", ", ".join(SCHEDULES))
+    virtual_stages: int | None = _field(None, "chunks per rank", "2 for V schedules, else 1")
+    microbatches: int | None = _field(None, "per step and rank", "4 * pp unless given")
+    seq_len: int = _field(4096, "tokens", "tokens per sequence")
+    microbatch_size: int = _field(1, "sequences", "sequences per microbatch")
+    recipe: str = _field("dsv3-fp8", "name", ", ".join(RECIPES))
+    formats: tuple[tuple[str, str], ...] = _field((), "JSON object", "site -> format, overrides")
+    recompute: str = _field("dsv3", "name", ", ".join(POLICIES))
+    replay: tuple[str, ...] = _field((), "ops", "replayed whatever the policy says")
+    save: tuple[str, ...] = _field((), "ops", "saved whatever the policy says")
+    optimizer: str = _field(
+        "bf16-moments", "name", "weight + gradient + optimizer bytes per parameter"
+    )
+    dual_stash: bool = _field(False, "switch", "keep e4m3 GEMM inputs in both orientations")
+    fp8_params: bool = _field(False, "switch", "fp8-resident block weights: 2.0625 B each")
+    device: str = _field("h100", "name", ", ".join(devices.DEVICES))
+    reserve_gib: float = _field(0, "GiB", "set aside for context, communication, fragmentation")
+
+    def __post_init__(self) -> None:
+        # Dataclass fields may come from a user's JSON: normalise containers, then check all.
+        object.__setattr__(self, "formats", pairs("formats", self.formats))
+        for name in ("replay", "save"):
+            object.__setattr__(self, name, names(name, getattr(self, name)))
+        for name, least, most in (
+            ("gpus", 1, None), ("tp", 1, None), ("cp", 1, None), ("pp", 1, None), ("ep", 1, None),
+            ("etp", 1, None), ("zero", 0, 3), ("seq_len", 1, None), ("microbatch_size", 1, None),
+        ):  # fmt: skip
+            check_integer(name, getattr(self, name), least, most)
+        for name, most in (("virtual_stages", None), ("microbatches", MOST_MICROBATCHES)):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1, most)
+        for name in ("model", "schedule", "recipe", "recompute", "optimizer", "device"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} = {getattr(self, name)!r}, but a name is needed")
+        for name in ("dual_stash", "fp8_params"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} = {getattr(self, name)!r}, but true or false is needed")
+        _check_reserve(self.reserve_gib)
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer {self.optimizer!r}: known are {', '.join(OPTIMIZERS)}")
+        devices.device(self.device)
+        self.mesh.check(self.architecture, self.seq_len)
+        _ = self.recipe_formats, self.marks, self.chunks_of_rank
+        if self.pp > 1:
+            check_schedule(
+                self.schedule,
+                pp=self.pp,
+                microbatches=self.num_microbatches,
+                virtual_stages=self.num_virtual_stages,
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> Plan:
+        """A plan from JSON values; a field that is absent keeps its default.
+
+        Raises ValueError for unknown fields and for null where no default is derived.
+        """
+        known = {item.name: item for item in fields(cls)}
+        for name, value in values.items():
+            if name not in known:
+                raise ValueError(f"no field {name!r} in a plan, known are {', '.join(known)}")
+            if value is None and known[name].default is not None:
+                raise ValueError(f"{name} = null, but a value is needed")
+        chosen: dict[str, Any] = dict(values)
+        return cls(**chosen)
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        return configs.load(self.model)
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        return Mesh(gpus=self.gpus, tp=self.tp, cp=self.cp, pp=self.pp, ep=self.ep, etp=self.etp,
+                    zero=self.zero)  # fmt: skip
+
+    @cached_property
+    def recipe_formats(self) -> Recipe:
+        return recipe(self.recipe, dict(self.formats))
+
+    @property
+    def state_bytes(self) -> StateBytes:
+        return OPTIMIZERS[self.optimizer]
+
+    @property
+    def num_microbatches(self) -> int:
+        return 4 * self.pp if self.microbatches is None else self.microbatches
+
+    @cached_property
+    def schedule_kind(self) -> Kind:
+        if self.schedule not in SCHEDULES:
+            known = ", ".join(SCHEDULES)
+            raise ValueError(f"schedule {self.schedule!r}: known are {known}")
+        return SCHEDULES[self.schedule]
+
+    @property
+    def num_virtual_stages(self) -> int:
+        if self.virtual_stages is None:
+            return self.schedule_kind.default_virtual_stages
+        return self.virtual_stages
+
+    @property
+    def copies(self) -> int:
+        """How often each stage exists in a pipeline: twice under a bidirectional schedule."""
+        return 2 if self.pp > 1 and self.schedule_kind.placement == "bidirectional" else 1
+
+    @cached_property
+    def chunks_of_rank(self) -> tuple[tuple[Chunk, ...], ...]:
+        """The chunks of each pipeline rank, in the order in which the schedule numbers them."""
+        kind = self.schedule_kind
+        placement = "linear" if self.pp == 1 else kind.placement
+        if self.pp > self.architecture.num_hidden_layers + 2:
+            split_layers(self.architecture.num_hidden_layers, self.pp)  # says what is wrong
+        stages = stage_map(placement, self.pp, self.num_virtual_stages)
+        split = split_layers(
+            self.architecture.num_hidden_layers, 1 + max(max(rank) for rank in stages)
+        )
+        return tuple(tuple(split[stage] for stage in rank) for rank in stages)
+
+    @cached_property
+    def blocks(self) -> dict[str, Block]:
+        return {kind: block(self.architecture, kind) for kind in self.architecture.kinds}
+
+    @cached_property
+    def marks(self) -> dict[str, Marks]:
+        return marks(self.blocks.values(), self.recompute, replay=self.replay, save=self.save)
+
+    @cached_property
+    def stashes(self) -> dict[str, Stash]:
+        """What one token leaves in one block of each kind."""
+        return {
+            kind: stash(self.blocks[kind], self.recipe_formats, self.marks[kind], self.dual_stash)
+            for kind in self.blocks
+        }
+
+    def resolved(self) -> dict[str, object]:
+        """Every field with its value, derived defaults included, as JSON values."""
+        values: dict[str, object] = {item.name: getattr(self, item.name) for item in fields(self)}
+        return values | {
+            "virtual_stages": self.num_virtual_stages,
+            "microbatches": self.num_microbatches,
+            "formats": dict(self.formats),
+            "replay": list(self.replay),
+            "save": list(self.save),
+        }
+
+
+def field_help() -> list[tuple[str, str, object, str]]:
+    """(name, unit, default, meaning) of every field, in order."""
+    return [
+        (f.name, f.metadata["unit"], None if f.default is MISSING else f.default,
+         f.metadata["meaning"])
+        for f in fields(Plan)
+    ]  # fmt: skip
+
+
+def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Raise ValueError unless `value` is a whole number between `least` and `most`."""
+    limits = f">= {least}" if most is None else f"from {least} to {most}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} = {value!r}, but a whole number {limits} is needed")
+    if value < least or (most is not None and value > most):
+        raise ValueError(f"{name} = {value}, but a whole number {limits} is needed")
+
+
+def _check_reserve(value: object) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (isfinite(value) and value >= 0)
+    ):
+        raise ValueError(f"reserve_gib = {value!r}, but a finite number >= 0 is needed")
+
+
+def pairs(name: str, value: object) -> tuple[tuple[str, str], ...]:
+    """A mapping of site to format as sorted pairs. Raises ValueError for anything else."""
+    if isinstance(value, tuple):
+        value = dict(value)
+    if not isinstance(value, Mapping) or not all(
+        isinstance(text, str) for pair in value.items() for text in pair
+    ):
+        raise ValueError(f"{name} = {value!r}, but an object of site: format is needed")
+    return tuple(sorted(value.items()))
+
+
+def names(name: str, value: object) -> tuple[str, ...]:
+    """A list of op names as a tuple. Raises ValueError for anything else."""
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{name} = {value!r}, but a list of op names is needed")
+    return tuple(value)
+
+
+def exact_gib(value: float) -> Fraction:
+    """The decimal number that a user wrote, times 2**30, exactly.
+
+    >>> exact_gib(0.1)
+    Fraction(536870912, 5)
+    """
+    return Fraction(str(value)) * 2**30
