@@ -140,11 +140,8 @@ class Powers:
     hint: str = ""
 
     def values(self) -> tuple[str, ...]:
-        found, value = [], self.low
-        while value <= self.high:
-            found.append(str(value))
-            value *= 2
-        return tuple(found)
+        powers = range(self.low.bit_length() - 1, self.high.bit_length())
+        return tuple(str(2**power) for power in powers)
 
 
 @dataclass(frozen=True)
@@ -231,7 +228,39 @@ class Figure:
                     f"{self.name}: {knob.name} = {chosen[knob.name]!r}, not one of "
                     f"{', '.join(knob.values())}"
                 )
-        return self.draw(**chosen)
+        try:
+            return self.draw(**chosen)
+        except ValueError as error:
+            frame = self.draw(**self.defaults())  # the first picture must be possible
+            return refused(str(error), frame.width, frame.height)
+
+
+def refused(why: str, width: float, height: float) -> Scene:
+    """Return a scene that says in words why there is nothing to draw.
+
+    >>> refused("pp * dp = 1792, gpus is 2048", 640, 300).problem
+    'pp * dp = 1792, gpus is 2048'
+    """
+    size, lines = 15.0, [""]
+    for word in why.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > width - 40:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    top = height / 2 - (len(lines) - 1) * 11
+    return Scene(
+        width=width,
+        height=height,
+        marks=tuple(
+            Text(width / 2, top + row * 22, line, "warning", size, "middle", id=f"problem-{row}")
+            for row, line in enumerate(lines)
+        ),
+        alt=why,
+        status=why,
+        table=Table(("problem",), ((why,),)),
+        problem=why,
+    )
 
 
 def flatten(marks: tuple[Mark, ...]) -> Iterator[Rect | Line | Path | Text]:

@@ -50,7 +50,7 @@ def x_of(gib: int) -> float:
 
 def draw(policy: str, ranks: str, ghost: str, selected: str) -> Scene:
     if policy == "impossible" and int(ranks) > 8:
-        return _refused(f"No such plan: {ranks} ranks need a policy that exists.")
+        raise ValueError(f"No such plan: {ranks} ranks need a policy that exists.")
     sizes = {name: bar_gib(name, policy=policy, ranks=int(ranks)) for name in NAMES}
     marks: list[Mark] = [Text(16, 28, "Memory by category", bold=True, size=16, id="title")]
     for power in range(0, LOG2_LIMIT + 1, 4):
@@ -115,18 +115,6 @@ def _bar(row: int, name: str, gib: int, ghost: bool, selected: str) -> Group:
         value="" if selected == name else name,
         label=f"Select {name}",
         pressed=selected == name,
-    )
-
-
-def _refused(why: str) -> Scene:
-    return Scene(
-        width=WIDTH,
-        height=HEIGHT,
-        marks=(Text(WIDTH / 2, HEIGHT / 2, why, "warning", 14, "middle", id="problem"),),
-        alt=why,
-        status=why,
-        table=Table(("problem",), ((why,),)),
-        problem=why,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from demo_figure import FIGURE, LEFT, LOG2_LIMIT, NAMES, RIGHT, bar_gib
 from geometry import bar_width, by_id, check_figure, check_scene, states
 
-from memmodel.scene import Group, Line, Mark, Path, Rect, Scene, Text
+from memmodel.scene import Group, Line, Mark, Path, Rect, Scene, Text, refused
 
 
 def edited(scene: Scene, id: str, **changes: Any) -> Scene:  # noqa: A002
@@ -161,7 +161,7 @@ def test_grid_lines_may_pass_behind_a_text() -> None:
 def test_a_text_that_moves_with_a_knob_fails() -> None:
     def draw(**state: str) -> Scene:
         scene = FIGURE.draw(**state)
-        shift = 4 if state["ranks"] == "2" and not scene.problem else 0
+        shift = 4 if state["ranks"] == "2" else 0
         return edited(scene, "tick-4", y=264.0 + shift)
 
     with pytest.raises(AssertionError, match="moved, came or went"):
@@ -181,3 +181,27 @@ def test_by_id_finds_groups_and_refuses_what_is_not_there() -> None:
     assert isinstance(by_id(FIGURE.scene(), "pick-weights"), Group)
     with pytest.raises(AssertionError, match="0 marks"):
         by_id(FIGURE.scene(), "nothing")
+
+
+def test_a_refused_combination_is_a_sentence_in_the_same_frame() -> None:
+    scene = FIGURE.scene(policy="impossible", ranks="64")
+    assert (
+        scene.problem
+        == scene.alt
+        == scene.status
+        == ("No such plan: 64 ranks need a policy that exists.")
+    )
+    assert (scene.width, scene.height) == (FIGURE.scene().width, FIGURE.scene().height)
+    check_scene(scene)
+
+
+def test_a_long_refusal_is_broken_into_lines() -> None:
+    scene = refused("gpus must be a multiple of pp, " * 12, 360, 300)
+    assert len(scene.marks) > 8
+    check_scene(scene)
+
+
+@pytest.mark.parametrize("state", [{"ranks": "3"}, {"colour": "red"}, {"ghost": ""}])
+def test_an_unknown_knob_or_value_is_an_error_and_not_a_picture(state: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(state))):
+        FIGURE.scene(**state)
