@@ -59,6 +59,7 @@ def build_book() -> None:
 
 
 def main() -> None:
+    """Build what is not up to date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--force", action="store_true", help="build even if nothing has changed")
     arguments = parser.parse_args()
