@@ -65,32 +65,26 @@ def number(tokens: Iterable[Token], num_chunks: int, microbatches: int) -> tuple
     ['F0.0', 'F0.1', 'I0.0', 'B0.1', 'W0.0']
     """
     deck = _deck(num_chunks, microbatches)
-    forwards, backwards = dict.fromkeys(deck, 0), [0] * num_chunks
+    streams = {}
+    for chunk in range(num_chunks):
+        streams[f"F{chunk}"] = iter(deck[f"F{chunk}"])
+        turn = iter(range(microbatches))  # shared: a microbatch is run backward by B or by I
+        for token in (f"B{chunk}", f"I{chunk}"):
+            streams[token] = map(deck[token].__getitem__, turn)
     owed: list[Action] = []  # weight gradients whose input gradient is done
-
-    def take(token: str) -> Action:
-        kind = token[0]
-        if kind == "F":
-            forwards[token] += 1
-            return deck[token][forwards[token] - 1]
-        if kind == "W":
-            if len(token) == 1:
-                return owed.pop(0)
-            chunk = int(token[1:])
-            return owed.pop(next(i for i, action in enumerate(owed) if action.chunk == chunk))
-        chunk = int(token[1:])
-        microbatch = backwards[chunk]
-        backwards[chunk] += 1
-        if kind == "I":
-            owed.append(deck[f"W{chunk}"][microbatch])
-        return deck[token][microbatch]
-
-    return tuple(
-        [
-            (take(token),) if isinstance(token, str) else (take(token[0]), take(token[1]))
-            for token in tokens
-        ]
-    )
+    steps: list[Step] = []
+    for work in tokens:
+        if isinstance(work, tuple):
+            steps.append((next(streams[work[0]]), next(streams[work[1]])))
+        elif work[0] == "W":
+            chunks = [action.chunk for action in owed]
+            steps.append((owed.pop(chunks.index(int(work[1:])) if work[1:] else 0),))
+        else:
+            action = next(streams[work])
+            steps.append((action,))
+            if action.kind == "I":
+                owed.append(deck[f"W{action.chunk}"][action.microbatch])
+    return tuple(steps)
 
 
 def single(_rank: int, size: Size) -> tuple[Step, ...]:
@@ -111,23 +105,20 @@ def one_f_one_b(rank: int, size: Size) -> tuple[Step, ...]:
     return number(["F0"] * warmup + steady + ["B0"] * warmup, 1, microbatches)
 
 
-def per_round(pp: int, microbatches: int) -> int:
-    """Microbatches that the interleaved schedule sends through one chunk before the next chunk.
-
-    PP of them where PP divides their number; else as PyTorch does, M / (M // PP) if that is whole.
-    """
-    return microbatches // max(1, microbatches // pp)
-
-
 def interleaved(rank: int, size: Size) -> tuple[Step, ...]:
-    """1F1B over several chunks a rank, a round of microbatches on each chunk in turn."""
+    """1F1B over several chunks a rank, a round of microbatches on each chunk in turn.
+
+    A round has PP microbatches where PP divides their number, else M / (M // PP), as in PyTorch.
+    """
     pp, microbatches, virtual_stages = size
-    turns, total = per_round(pp, microbatches), virtual_stages * microbatches
-    forwards = [f"F{i // turns % virtual_stages}" for i in range(total)]
-    backwards = [f"B{virtual_stages - 1 - i // turns % virtual_stages}" for i in range(total)]
-    warmup = min((virtual_stages - 1) * turns + 2 * (pp - 1 - rank), total)
+    rounds = max(1, microbatches // pp)
+    chunks = [chunk for chunk in range(virtual_stages) for _ in range(microbatches // rounds)]
+    forwards = [f"F{chunk}" for chunk in chunks] * rounds
+    backwards = [f"B{chunk}" for chunk in reversed(chunks)] * rounds
+    to_last = (virtual_stages - 1) * (microbatches // rounds) + 2 * (pp - 1 - rank)
+    warmup = min(to_last, len(forwards))
     steady = chain.from_iterable(zip(forwards[warmup:], backwards, strict=False))
-    tokens = [*forwards[:warmup], *steady, *backwards[total - warmup :]]
+    tokens = [*forwards[:warmup], *steady, *backwards[len(forwards) - warmup :]]
     return number(tokens, virtual_stages, microbatches)
 
 
@@ -148,7 +139,7 @@ def zbv(rank: int, size: Size) -> tuple[Step, ...]:
     # The program is drawn for a full V. With fewer microbatches the surplus ones are left out.
     full = max(2 * pp - 1, microbatches)
     rounds, with_forward = full - pp, full - (2 * pp - 1 - rank)
-    first, second = ["I0", "W0"], ["F1", "I1", "W1"]
+    first, second = ["I0", "W"], ["F1", "I1", "W"]
     tokens = [
         *["F0"] * (2 * (pp - rank) - 1),
         *["F1", "F0"] * rank,
@@ -156,7 +147,7 @@ def zbv(rank: int, size: Size) -> tuple[Step, ...]:
         *["F0", *first, *second] * with_forward,
         *[*first, *second] * (rounds - with_forward),
         *["I0", "I1"] * rank,
-        *first * (pp - rank),
+        *["I0", "W0"] * (pp - rank),
         *["W1"] * rank,
         *["W0"] * rank,
     ]

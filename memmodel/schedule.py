@@ -21,8 +21,8 @@ from memmodel.orders import Action, Step
 from memmodel.timeline import RELEASES, Timeline
 
 __all__ = [
-    "RELEASES", "SCHEDULES", "Action", "Kind", "Step", "Timeline", "alive", "check", "order",
-    "peak", "peaks", "pending", "stages", "timeline",
+    "RELEASES", "SCHEDULES", "Action", "Kind", "Step", "Timeline",
+    "alive", "check", "order", "peak", "peaks", "pending", "stages", "timeline",
 ]  # fmt: skip
 
 Counts = tuple[int, ...]
@@ -36,11 +36,6 @@ class Kind:
     placement: str  # one of mesh.PLACEMENTS
     program: Callable[[int, orders.Size], tuple[Step, ...]]  # of a rank
     default_virtual_stages: int = 1
-
-    @property
-    def copies(self) -> int:
-        """How many times the pipeline as a whole holds each parameter."""
-        return 2 if self.placement == "bidirectional" else 1
 
 
 SCHEDULES: dict[str, Kind] = {
@@ -243,12 +238,7 @@ def peaks(
     """
     run = _run(name, pp, microbatches, virtual_stages)
     check(name, **run.size._asdict())
-    return tuple(
-        [
-            max(_moments(run, rank, release, True), key=sum)
-            for rank in range(pp)
-        ]
-    )
+    return tuple([max(_moments(run, rank, release, True), key=sum) for rank in range(pp)])
 
 
 @lru_cache(maxsize=2048)

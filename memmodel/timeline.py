@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from memmodel.orders import Action, Step
+from memmodel.orders import Step
+
+Place = tuple[int, int]  # rank, chunk of the rank
 
 UNIT_COSTS = {"F": 1, "I": 1, "W": 1, "B": 2, "FB": 3}
 RELEASES = ("W", "I")
@@ -178,72 +180,100 @@ def levels(spans: Iterable[Span], num_chunks: int) -> tuple[tuple[float, tuple[i
     return tuple(found)
 
 
-def replay(
-    orders: tuple[tuple[Step, ...], ...],
+def _neighbours(
     stages: tuple[tuple[int, ...], ...],
-    costs: Mapping[str, float],
-) -> Timeline:
-    """Replay orders: `stages[rank][chunk]` says which stage of the model a chunk is.
-
-    A stage that several chunks host (two copies of the model) is followed within the same copy:
-    chunk 0 of a rank hands over to chunk 0 of another, chunk 1 to chunk 1. Raises ValueError where
-    the ranks wait for one another for ever.
-    """
+) -> tuple[dict[Place, Place | None], dict[Place, Place | None]]:
+    """Where the stage before and the stage after each chunk's own stage are hosted."""
     hosts = [stage for chunks in stages for stage in chunks]
     copied = len(hosts) > len(set(hosts))
-    place = {
+    where = {
         (chunk * copied, stage): (rank, chunk)
         for rank, chunks in enumerate(stages)
         for chunk, stage in enumerate(chunks)
     }
     before, after = (
-        {where: place.get((copy, stage + hop)) for (copy, stage), where in place.items()}
+        {place: where.get((copy, stage + hop)) for (copy, stage), place in where.items()}
         for hop in (-1, 1)
     )
-    done: dict[tuple[tuple[int, int], int, str], float] = {}
+    return before, after
 
-    def ready(rank: int, action: Action) -> float | None:
+
+class _Clock:
+    """A replay under way: what each rank has run, and what that makes ready elsewhere."""
+
+    def __init__(
+        self,
+        orders: tuple[tuple[Step, ...], ...],
+        stages: tuple[tuple[int, ...], ...],
+        costs: Mapping[str, float],
+    ) -> None:
+        self.orders, self.costs = orders, costs
+        self.before, self.after = _neighbours(stages)
+        # Of each place and microbatch: when its forward was done, and when its input gradient was.
+        self.forward: dict[Place, dict[int, float]] = {place: {} for place in self.before}
+        self.backward: dict[Place, dict[int, float]] = {place: {} for place in self.before}
+        self.start: list[list[float]] = [[] for _ in orders]
+        self.end: list[list[float]] = [[] for _ in orders]
+
+    def ready(self, place: Place, kind: str, microbatch: int) -> float | None:
         """When the input of an action is there; None if that is not known yet."""
-        kind, chunk, microbatch = action
-        here = (rank, chunk)
         if kind == "W":
             return 0  # its input gradient comes earlier on the same rank
         if kind == "F":
-            source = before[here]
-            return 0 if source is None else done.get((source, microbatch, "F"))
-        source = after[here]
-        key = (here, microbatch, "F") if source is None else (source, microbatch, "I")
-        return done.get(key)
+            source = self.before[place]
+            return 0 if source is None else self.forward[source].get(microbatch)
+        source = self.after[place]
+        done = self.forward[place] if source is None else self.backward[source]
+        return done.get(microbatch)
 
-    start: list[list[float]] = [[] for _ in orders]
-    end: list[list[float]] = [[] for _ in orders]
-    moved = True
-    while moved:
-        moved = False
-        for rank, steps in enumerate(orders):
-            starts, ends = start[rank], end[rank]
-            for step in steps[len(ends) :]:
-                times = [ready(rank, action) for action in step]
-                known = [time for time in times if time is not None]
-                if len(known) < len(times):
-                    break
-                begin = max(*known, ends[-1] if ends else 0)
-                finish = begin + costs[step[0].kind if len(step) == 1 else "FB"]
-                starts.append(begin)
-                ends.append(finish)
-                for kind, chunk, microbatch in step:
-                    if kind != "W":
-                        mark = "F" if kind == "F" else "I"
-                        done[((rank, chunk), microbatch, mark)] = finish
-                moved = True
-    for rank, steps in enumerate(orders):
-        if len(end[rank]) < len(steps):
-            names = "+".join(map(str, steps[len(end[rank])]))
+    def advance(self, rank: int) -> set[int]:
+        """Run a rank as far as it gets; return the ranks that this may have woken."""
+        woken: set[int] = set()
+        steps, starts, ends = self.orders[rank], self.start[rank], self.end[rank]
+        now = ends[-1] if ends else 0
+        for index in range(len(ends), len(steps)):
+            step = steps[index]
+            for kind, chunk, microbatch in step:
+                time = self.ready((rank, chunk), kind, microbatch)
+                if time is None:
+                    return woken
+                now = max(now, time)
+            starts.append(now)
+            now += self.costs[step[0].kind if len(step) == 1 else "FB"]
+            ends.append(now)
+            for kind, chunk, microbatch in step:
+                if kind != "W":
+                    place = (rank, chunk)
+                    (self.forward if kind == "F" else self.backward)[place][microbatch] = now
+                    reader = (self.after if kind == "F" else self.before)[place]
+                    if reader is not None and reader[0] != rank:
+                        woken.add(reader[0])
+        return woken
+
+
+def replay(
+    orders: tuple[tuple[Step, ...], ...],
+    stages: tuple[tuple[int, ...], ...],
+    costs: Mapping[str, float],
+) -> Timeline:
+    """Put orders on the clock: `stages[rank][chunk]` says which stage of the model a chunk is.
+
+    A stage that several chunks host (two copies of the model) is followed within the same copy:
+    chunk 0 of a rank hands over to chunk 0 of another, chunk 1 to chunk 1. Raises ValueError where
+    the ranks wait for one another for ever.
+    """
+    clock = _Clock(orders, stages, costs)
+    awake = set(range(len(orders)))
+    while awake:
+        awake |= clock.advance(awake.pop())
+    for rank, (steps, ends) in enumerate(zip(orders, clock.end, strict=True)):
+        if len(ends) < len(steps):
+            names = "+".join(map(str, steps[len(ends)]))
             raise ValueError(f"orders: rank {rank} waits for ever before {names}")
     return Timeline(
         orders=orders,
-        start=tuple(map(tuple, start)),
-        end=tuple(map(tuple, end)),
+        start=tuple(map(tuple, clock.start)),
+        end=tuple(map(tuple, clock.end)),
         work=tuple([_work(steps, costs) for steps in orders]),
     )
 
