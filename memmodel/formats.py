@@ -126,6 +126,7 @@ class StateBytes:
     weights: int
     gradients: int
     optimizer: int
+    master: int  # of the optimizer's, the fp32 master copy of the weights
     meaning: str
 
     @property
@@ -136,17 +137,17 @@ class StateBytes:
 OPTIMIZERS = {
     state.name: state
     for state in (
-        StateBytes("bf16-moments", 2, 4, 8,
+        StateBytes("bf16-moments", 2, 4, 8, 4,
                    "bf16 weights, fp32 gradients, fp32 master + bf16 Adam moments (DeepSeek-V3)"),
-        StateBytes("mixed", 2, 2, 12,
+        StateBytes("mixed", 2, 2, 12, 4,
                    "bf16 weights and gradients, fp32 master + fp32 Adam moments"),
-        StateBytes("mixed-fp32-grads", 2, 4, 12,
+        StateBytes("mixed-fp32-grads", 2, 4, 12, 4,
                    "bf16 weights, fp32 gradients, fp32 master + fp32 Adam moments"),
-        StateBytes("mixed-both-grads", 2, 6, 12,
+        StateBytes("mixed-both-grads", 2, 6, 12, 4,
                    "bf16 weights, bf16 and fp32 gradients, fp32 master + fp32 Adam moments"),
-        StateBytes("pure-bf16-adam", 2, 2, 4, "everything bf16, no master copy"),
-        StateBytes("no-master", 2, 2, 8, "bf16 weights and gradients, fp32 Adam moments"),
-        StateBytes("fp32", 4, 4, 8, "everything fp32, the weights are their own master"),
+        StateBytes("pure-bf16-adam", 2, 2, 4, 0, "everything bf16, no master copy"),
+        StateBytes("no-master", 2, 2, 8, 0, "bf16 weights and gradients, fp32 Adam moments"),
+        StateBytes("fp32", 4, 4, 8, 0, "everything fp32, the weights are their own master"),
     )
 }  # fmt: skip
 

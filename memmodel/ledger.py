@@ -23,8 +23,8 @@ STATES = CATEGORIES[:3]
 
 # Per token, once per rank that hosts them and for one microbatch: the embedding's output in bf16;
 # bf16 logits and their fp32 softmax.
-EMBEDDING_OUTPUT_BYTES = 2
-HEAD_BYTES = 2 + 4
+EMBEDDING_PART, EMBEDDING_OUTPUT_BYTES = "embedding output", 2
+HEAD_PART, HEAD_BYTES = "logits and their softmax", 2 + 4
 
 Factor = tuple[str, Number]
 
@@ -261,9 +261,9 @@ def _activation_lines(
                     split,
                 )
     ends = (
-        ("embedding output", any(chunk.embedding for chunk in chunks), arch.hidden_size,
+        (EMBEDDING_PART, any(chunk.embedding for chunk in chunks), arch.hidden_size,
          "bytes per element", EMBEDDING_OUTPUT_BYTES),
-        ("logits and their softmax", any(chunk.head for chunk in chunks), arch.vocab_size,
+        (HEAD_PART, any(chunk.head for chunk in chunks), arch.vocab_size,
          "bytes per logit", HEAD_BYTES),
     )  # fmt: skip
     for name, there, width, unit, size in ends:

@@ -7,13 +7,17 @@ from importlib import import_module
 from memmodel.scene import Figure
 
 # figure name -> module that draws it; a page's runtime imports only the module it needs
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "naive-count": "counting",
+    "activation-tally": "counting",
+    "levers": "sharding",
+    "replica-groups": "sharding",
+}
 
 
 def get(name: str) -> Figure:
     """The figure called `name`. Raises ValueError for an unknown name."""
     if name not in MODULES:
         raise ValueError(f"figure {name!r}: known are {', '.join(sorted(MODULES))}")
-    figure = import_module(f"memmodel.figures.{MODULES[name]}").FIGURES[name]
-    assert isinstance(figure, Figure)
+    figure: Figure = import_module(f"memmodel.figures.{MODULES[name]}").FIGURES[name]
     return figure
