@@ -37,7 +37,7 @@ class Action(NamedTuple):
 
 
 Step = tuple[Action, ...]
-"""One action, or a forward and a backward that run overlapped."""
+"""One action, or a forward and then a backward that run overlapped."""
 
 
 class Size(NamedTuple):
@@ -76,9 +76,11 @@ def number(tokens: Iterable[Token], num_chunks: int, microbatches: int) -> tuple
     for work in tokens:
         if isinstance(work, tuple):
             steps.append((next(streams[work[0]]), next(streams[work[1]])))
+        elif len(work) == 1:
+            steps.append((owed.pop(0),))
         elif work[0] == "W":
             chunks = [action.chunk for action in owed]
-            steps.append((owed.pop(chunks.index(int(work[1:])) if work[1:] else 0),))
+            steps.append((owed.pop(chunks.index(int(work[1:]))),))
         else:
             action = next(streams[work])
             steps.append((action,))

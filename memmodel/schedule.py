@@ -257,12 +257,11 @@ def _moments(run: _Run, rank: int, release: str, tight: bool) -> tuple[Counts, .
     tops: dict[Counts, None] = {}  # a set that remembers who came first
     grown = False
     for step in steps:
-        for kind, chunk, _ in step:
+        for kind, chunk, _ in step:  # of an overlapped pair the forward comes first
             if kind == "F":
                 counts[chunk] += 1
                 grown = True
-        for kind, chunk, _ in step:
-            if kind in releases:
+            elif kind in releases:
                 if grown:
                     tops[tuple(counts)] = None
                     grown = False
