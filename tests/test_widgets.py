@@ -1,0 +1,191 @@
+"""What a reader in JupyterLab does and sees, driven through the values of the controls."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+import ipywidgets
+import pytest
+from demo_figure import FIGURE
+from geometry import states
+from memmodel.render_html import figure_html, figure_text
+
+from memmodel.render_matplotlib import png
+from memmodel.scene import Choice, Figure, Scene
+from memmodel.widgets import Explorer, explore
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def put(shown: Explorer, name: str, value: str) -> None:
+    """Turn one knob as a reader would."""
+    control = shown.controls[name]
+    control.value = value == "on" if isinstance(control, ipywidgets.Checkbox) else value
+
+
+def shows(shown: Explorer, scene: Scene) -> bool:
+    """Whether picture, words and table are those of `scene`."""
+    return (
+        shown.image.value == png(scene)
+        and shown.image.tooltip == scene.alt
+        and scene.status in shown.status.value
+        and all(cell in shown.table.value for row in scene.table.rows for cell in row)
+    )
+
+
+def everything_in(widget: Any) -> list[Any]:
+    return [widget, *itertools.chain(*map(everything_in, getattr(widget, "children", ())))]
+
+
+def test_the_first_picture_is_the_figure_s() -> None:
+    shown = explore(FIGURE)
+    assert shown.state == FIGURE.defaults()
+    assert shows(shown, FIGURE.scene())
+
+
+def test_each_kind_of_knob_has_its_control() -> None:
+    controls = explore(FIGURE).controls
+    kinds = {name: type(control).__name__ for name, control in controls.items()}
+    assert kinds == {
+        "policy": "ToggleButtons",
+        "ranks": "SelectionSlider",
+        "ghost": "Checkbox",
+        "selected": "Dropdown",
+    }
+
+
+def test_many_or_long_options_become_a_list() -> None:
+    options = tuple((f"{i}", f"the option number {i}") for i in range(6))
+    figure = Figure("long", "Long", (Choice("a", "A", options, "0"),), lambda **_: FIGURE.scene())
+    assert isinstance(explore(figure).controls["a"], ipywidgets.Dropdown)
+
+
+def test_every_control_has_a_label_and_its_hint() -> None:
+    shown = explore(FIGURE)
+    for knob in FIGURE.knobs:
+        control = shown.controls[knob.name]
+        assert control.description == knob.label
+        assert control.style.description_width == "initial"
+        assert (control.tooltip or "") == getattr(knob, "hint", "")
+    assert shown.reset_button.description
+
+
+def test_every_value_of_every_knob_can_be_chosen() -> None:
+    shown = explore(FIGURE)
+    for knob in FIGURE.knobs:
+        for value in knob.values():
+            put(shown, knob.name, value)
+            assert shown.state[knob.name] == value
+
+
+def test_every_change_redraws_picture_alt_text_status_and_table() -> None:
+    shown = explore(FIGURE)
+    before = (shown.image.value, shown.image.tooltip, shown.status.value, shown.table.value)
+    put(shown, "ranks", "32")
+    after = (shown.image.value, shown.image.tooltip, shown.status.value, shown.table.value)
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    assert "32 GiB" in shown.image.tooltip  # 1024 GiB of weights over 32 ranks
+
+
+def test_every_state_of_the_demo_is_shown_as_its_scene() -> None:
+    shown = explore(FIGURE)
+    for state in states(FIGURE, 40):
+        for name, value in state.items():
+            put(shown, name, value)
+        assert shows(shown, FIGURE.scene(**state)), state
+
+
+def test_an_impossible_combination_is_a_sentence_and_can_be_left() -> None:
+    shown = explore(FIGURE, policy="impossible")
+    put(shown, "ranks", "64")
+    assert shown.scene.problem
+    assert "No such plan" in shown.status.value
+    assert shows(shown, FIGURE.scene(policy="impossible", ranks="64"))
+    put(shown, "ranks", "4")
+    assert not shown.scene.problem
+
+
+def test_reset_goes_back_with_one_redraw(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = explore(FIGURE)
+    for name, value in {"ranks": "2", "ghost": "off", "selected": "weights"}.items():
+        put(shown, name, value)
+    drawn: list[Scene] = []
+
+    def counted(scene: Scene) -> bytes:
+        drawn.append(scene)
+        return png(scene)
+
+    monkeypatch.setattr("memmodel.widgets.png", counted)
+    shown.reset_button.click()
+    assert len(drawn) == 1
+    assert shown.state == FIGURE.defaults()
+    assert shows(shown, FIGURE.scene())
+    put(shown, "ranks", "2")  # the controls still work
+    assert shows(shown, FIGURE.scene(ranks="2"))
+
+
+def test_fixed_knobs_keep_their_value_and_have_no_control() -> None:
+    shown = explore(FIGURE, ranks="4", ghost="off")
+    assert set(shown.controls) == {"policy", "selected"}
+    assert shows(shown, FIGURE.scene(ranks="4", ghost="off"))
+    put(shown, "policy", "full")
+    shown.reset()
+    assert shown.state == FIGURE.defaults() | {"ranks": "4", "ghost": "off"}
+
+
+def test_a_figure_with_all_knobs_fixed_has_no_controls() -> None:
+    shown = explore(FIGURE, **FIGURE.defaults())
+    assert not shown.controls
+    assert shown.reset_button not in everything_in(shown.box)
+
+
+@pytest.mark.parametrize("fixed", [{"ranks": "3"}, {"colour": "red"}])
+def test_a_wrong_name_or_value_in_the_call_is_an_error(fixed: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fixed))):
+        explore(FIGURE, **fixed)
+
+
+def test_two_explorers_of_one_figure_do_not_disturb_each_other() -> None:
+    one, other = explore(FIGURE), explore(FIGURE)
+    put(one, "ranks", "64")
+    assert shows(other, FIGURE.scene())
+
+
+def test_no_output_widgets_since_they_would_leak_into_the_outputs() -> None:
+    kinds = {type(widget) for widget in everything_in(explore(FIGURE).box)}
+    assert ipywidgets.Output not in kinds
+    assert ipywidgets.Image in kinds
+
+
+def test_one_output_carries_four_formats() -> None:
+    shown = explore(FIGURE, ranks="4")
+    data, metadata = shown._repr_mimebundle_(include=None, exclude=None)
+    assert set(data) == {VIEW, "text/html", "image/png", "text/plain"}
+    assert data[VIEW]["model_id"] == shown.box.model_id
+    assert data["text/html"] == figure_html(FIGURE, fixed={"ranks": "4"})
+    assert data["text/plain"] == figure_text(FIGURE, fixed={"ranks": "4"})
+    assert base64.b64decode(data["image/png"]) == png(FIGURE.scene(ranks="4"))
+    assert metadata["image/png"] == {"width": 640, "height": 300}
+    json.dumps([data, metadata])  # it fits into a notebook
+
+
+def test_the_output_is_the_same_twice_but_for_the_view() -> None:
+    first, second = (explore(FIGURE)._repr_mimebundle_()[0] for _ in range(2))
+    assert first.pop(VIEW) != second.pop(VIEW)
+    assert first == second
+    assert " at 0x" not in first["text/plain"] + first["text/html"]
+
+
+def test_words_are_escaped() -> None:
+    def draw(**_: str) -> Scene:
+        return replace(FIGURE.scene(), alt="a < b", status="a < b & c")
+
+    one = Choice("a", "A", (("0", "x"),), "0")
+    shown = explore(Figure("signs", "a < b & c", (one,), draw, "<script>"))
+    texts = [w.value for w in everything_in(shown.box) if type(w) is ipywidgets.HTML]
+    assert any("a &lt; b &amp; c" in text for text in texts)
+    assert not any("<script>" in text or "a < b" in text for text in texts)
