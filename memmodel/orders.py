@@ -48,7 +48,7 @@ class Size(NamedTuple):
     virtual_stages: int = 1
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _deck(num_chunks: int, microbatches: int) -> dict[str, list[Action]]:
     """Every action once: ranks share them, since making them costs more than ordering them."""
     return {

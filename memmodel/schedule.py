@@ -51,7 +51,7 @@ SCHEDULES: dict[str, Kind] = {
 
 
 class _Run(NamedTuple):
-    """A schedule at its sizes: the key of every cache below."""
+    """A schedule at its sizes: the key of the caches below."""
 
     name: str
     size: orders.Size
@@ -140,15 +140,14 @@ def order(
     return _order(_run(name, pp, microbatches, virtual_stages))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _order(run: _Run) -> tuple[tuple[Step, ...], ...]:
     check(run.name, **run.size._asdict())
     return tuple([_steps(run, rank) for rank in range(run.size.pp)])
 
 
-@lru_cache(maxsize=2048)
 def _steps(run: _Run, rank: int) -> tuple[Step, ...]:
-    """The order of one rank, which needs no other rank's before a clock is asked for."""
+    """The order of one rank. Not cached: a peak needs it once, and orders can be long."""
     name, size = run
     check(name, **size._asdict())
     if type(rank) is not int or not 0 <= rank < size.pp:
@@ -241,7 +240,7 @@ def peaks(
     return tuple([max(_moments(run, rank, release, True), key=sum) for rank in range(pp)])
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=4096)
 def _moments(run: _Run, rank: int, release: str, tight: bool) -> tuple[Counts, ...]:
     """The states of a rank that can be its peak, in order of time.
 
@@ -291,6 +290,6 @@ def timeline(
     return _timeline(_run(name, pp, microbatches, virtual_stages), resolved)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def _timeline(run: _Run, costs: tuple[tuple[str, float], ...]) -> Timeline:
     return clock.replay(_order(run), _stages(run), dict(costs))
