@@ -17,6 +17,7 @@ LEVELS: dict[str, int] = {
     "architecture": 0,
     "formats": 0,
     "devices": 0,
+    "inputs": 0,
     "orders": 0,
     "configs": 1,
     "graph": 1,
