@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from memmodel import __version__, report, schedule
-from memmodel.configs import load, parse_json_object, read_text, zoo_names
+from memmodel.configs import load, zoo_names
 from memmodel.formats import OPTIMIZERS, RECIPES, SITES, recipe
 from memmodel.graph import block
+from memmodel.inputs import MOST_DIGITS, as_text, parse_json_object, read_lines, read_text
 from memmodel.ledger import Account, RankLedger, account
-from memmodel.plan import Plan, check_integer, field_help, names, pairs
+from memmodel.plan import MOST, Plan, check_forwards, check_integer, field_help, names, pairs
 from memmodel.recompute import POLICIES, marks, stash
 
 PROGRAM = "memmodel"
 LISTS = ("replay", "save")
+MOST_TEXT = 600  # characters of an error message, which may quote what was given
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,16 +37,15 @@ class _Parser(argparse.ArgumentParser):
 
 def _number(text: str) -> object:
     """A flag's number as JSON would read it; any other text stays text, for the plan to refuse."""
-    if re.fullmatch(r"[+-]?[0-9]{1,4000}", text):
+    if re.fullmatch(rf"[+-]?[0-9]{{1,{MOST_DIGITS}}}", text):
         return int(text)
-    try:
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
         return float(text)
-    except ValueError:
-        return text
+    return text
 
 
 def _names(values: Sequence[str]) -> list[str]:
-    return [name for value in values for name in value.split(",") if name]
+    return [name for value in values for name in re.split(r"[\s,]+", value) if name]
 
 
 def _add_field(parser: argparse.ArgumentParser, name: str, unit: str, default: object,
@@ -63,7 +64,7 @@ def _add_field(parser: argparse.ArgumentParser, name: str, unit: str, default: o
     if isinstance(default, bool):
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
     elif name in LISTS:
-        parser.add_argument(flag, nargs="*", metavar="OP", **options)
+        parser.add_argument(flag, nargs="*", metavar="OP", action="extend", **options)
     else:
         parser.add_argument(flag, metavar="VALUE", **options)
 
@@ -122,28 +123,19 @@ def _chosen(found: Account, rank: str) -> Sequence[RankLedger]:
 
 def _batch(name: str, flags: dict[str, object], rank: str) -> int:
     """One plan a line in, one document a line out, in order; a bad line loses nothing else."""
-    try:
-        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{name}: cannot be read ({reason})") from None
-    lines = content.split(b"\n")
-    if lines[-1] == b"":  # the newline that ends the last line begins no further one
-        lines.pop()
-    bad = 0
-    for number, line in enumerate(lines, start=1):
+    number = bad = 0
+    for number, line in enumerate(read_lines(name), start=1):
         try:
-            text = line.decode("utf-8")
-            found = account(Plan.from_dict(parse_json_object(text, f"line {number}") | flags))
+            values = parse_json_object(as_text(line, f"line {number}"), f"line {number}")
+            found = account(Plan.from_dict(values | flags))
             document = report.account_document(found, _chosen(found, rank))
         except ValueError as error:
-            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            document, bad = {"error": _one_line(reason)}, bad + 1
+            document, bad = {"error": _one_line(error)}, bad + 1
         _print_json(document)
-    if not lines:
+    if not number:
         raise ValueError(f"{name}: empty, one plan a line is needed")
     if bad:
-        raise ValueError(f"{bad} of {len(lines)} lines are not valid plans")
+        raise ValueError(f"{bad} of {number} lines are not valid plans")
     return 0
 
 
@@ -154,7 +146,7 @@ def _block(arguments: argparse.Namespace) -> int:
     given = _field_values(arguments)
     plan_of_block = {name: given.get(name, default) for name, _, default, _ in field_help()}
     arch = load(str(plan_of_block["model"]))
-    check_integer("seq_len", plan_of_block["seq_len"], 1)
+    check_integer("seq_len", plan_of_block["seq_len"], 1, MOST)
     seq_len = int(str(plan_of_block["seq_len"]))
     kind = arguments.kind or arch.kinds[-1]
     graph = block(arch, kind)
@@ -191,9 +183,10 @@ def _schedule(arguments: argparse.Namespace) -> int:
             kind = schedule.SCHEDULES.get(arguments.name)
             shape[name] = kind.default_virtual_stages if kind else 1
         else:
-            number = _number(value)
-            check_integer(name, number, 1)
+            check_integer(name, _number(value), 1, MOST)
             shape[name] = int(value)
+    schedule.check(arguments.name, **shape)
+    check_forwards(**shape)
     if arguments.json:
         _print_json(report.schedule_document(arguments.name, **shape))
     else:
@@ -209,7 +202,8 @@ def _print_json(document: object) -> None:
 
 
 def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
+    line = " ".join(str(text).split())
+    return line if len(line) <= MOST_TEXT else line[: MOST_TEXT - 4] + " ..."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -248,39 +242,56 @@ def _parser() -> argparse.ArgumentParser:
 
     found = command("block", _block, "What one block keeps for its backward, tensor by tensor.",
                     f"recipes: {', '.join(RECIPES)}; policies: {', '.join(POLICIES)}")  # fmt: skip
-    found.add_argument("--kind", metavar="moe|dense", help="kind of block [default: the last]")
+    found.add_argument("--kind", metavar="moe|dense",
+                       help="kind of block [default that of the model's last layer]")  # fmt: skip
     for item in field_help():
         if item[0] in ("model", "recipe", "formats", "recompute", "seq_len", "dual_stash", *LISTS):
             _add_field(found, *item)
 
     found = command("params", _params, "The parameters of a model, by class.",
                     f"models: {', '.join(zoo_names())}, or the path of a config.json")  # fmt: skip
-    found.add_argument("model", nargs="?", default="deepseek-v3", metavar="MODEL")
+    found.add_argument("model", nargs="?", default="deepseek-v3", metavar="MODEL",
+                       help="zoo name, or path of a config.json [default deepseek-v3]")  # fmt: skip
 
     found = command("schedule", _schedule, "A pipeline schedule: its order, peaks and bubble.",
                     f"schedules: {', '.join(schedule.SCHEDULES)}")  # fmt: skip
-    found.add_argument("name", metavar="NAME")
-    found.add_argument("--pp", required=True, metavar="P", help="pipeline ranks")
-    found.add_argument("--microbatches", required=True, metavar="M", help="per step and rank")
-    found.add_argument("--virtual-stages", metavar="V", help="chunks per rank, for interleaved")
+    found.add_argument("name", metavar="NAME", help="one of those below")
+    found.add_argument("--pp", required=True, metavar="P",
+                       help="pipeline parallelism [degree; no default]")  # fmt: skip
+    found.add_argument("--microbatches", required=True, metavar="M",
+                       help="microbatches [per step and rank; no default]")  # fmt: skip
+    found.add_argument("--virtual-stages", metavar="V", help="for interleaved [chunks per rank; "
+                       "default 2 for V schedules, else 1]")  # fmt: skip
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (2 after a user's mistake)."""
+    mistake = ""
     try:
-        arguments = _parser().parse_args(argv)
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
-        return status
-    except ValueError as error:
-        sys.stdout.flush()
-        print(f"{PROGRAM}: error: {_one_line(error)}", file=sys.stderr)
-        return 2
+        try:
+            arguments = _parser().parse_args(argv)
+            status: int = arguments.run(arguments)
+        except ValueError as error:
+            status, mistake = 2, _one_line(error)
+        except SystemExit as done:  # --help and --version
+            status = int(done.code or 0)
+        print(end="", flush=True)
     except BrokenPipeError:
         # The reader of a pipe has left (head, less): nothing more to say, and no traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        status, mistake = 141, ""
+        _drop_output()
+    except OSError as error:
+        status, mistake = 1, f"the output cannot be written ({error.strerror})"
+        _drop_output()
+    if mistake:
+        print(f"{PROGRAM}: error: {mistake}", file=sys.stderr)
+    return status
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere, or the interpreter would fail on it at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

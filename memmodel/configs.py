@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from memmodel.architecture import Architecture
+from memmodel.inputs import parse_json_object, read_text
 
 ZOO = Path(__file__).parent / "zoo"
+
+MOST = 10**9  # of any dimension: no published model comes near
 
 
 class _Config:
@@ -22,23 +26,29 @@ class _Config:
         self.source, self.values = source, values
         self.notes: list[str] = []
 
-    def integer(self, name: str, least: int, default: int | None = None) -> int:
-        """A whole number of at least `least`; with a default the field may be absent or null."""
+    def _value(self, name: str, default: object) -> object:
+        """The value of a field; with a default it may be absent or null, and that is noted."""
         value = self.values.get(name)
-        if value is None and default is not None:
-            state = "null" if name in self.values else "absent"
-            self.notes.append(f"{name} is {state}: {default} assumed")
-            return default
-        if value is None:
-            raise ValueError(f"{self.source}: {name} is missing")
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if value is not None:
+            return value
+        state = "null" if name in self.values else "absent"
+        if default is None:
+            raise ValueError(f"{self.source}: {name} is {state}, but a value is needed")
+        self.notes.append(f"{name} is {state}: {json.dumps(default)} assumed")
+        return default
+
+    def integer(self, name: str, least: int, default: int | None = None) -> int:
+        """A whole number of at least `least`."""
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
             raise ValueError(
-                f"{self.source}: {name} = {value!r}, but a whole number >= {least} is needed"
+                f"{self.source}: {name} = {value!r}, but a whole number from {least} to {MOST} "
+                "is needed"
             )
         return value
 
     def switch(self, name: str, default: bool) -> bool:
-        value = self.values.get(name, default)
+        value = self._value(name, default)
         if not isinstance(value, bool):
             raise ValueError(f"{self.source}: {name} = {value!r}, but true or false is needed")
         return value
@@ -108,44 +118,6 @@ def zoo_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in ZOO.glob("*.json")))
 
 
-def parse_json_object(text: str, source: str) -> dict[str, object]:
-    """One JSON object, strictly: no duplicate keys, no NaN or infinity. Raises ValueError."""
-
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for key, value in pairs:
-            if key in found:
-                raise ValueError(f"{source}: the key {key!r} stands twice")
-            found[key] = value
-        return found
-
-    def refuse(constant: str) -> object:
-        raise ValueError(f"{source}: {constant} is not a number that JSON knows")
-
-    if not text.strip():
-        raise ValueError(f"{source}: empty, one JSON object is needed")
-    try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{source}: not JSON (line {error.lineno}, column {error.colno}: {error.msg})"
-        ) from None
-    except RecursionError:
-        raise ValueError(f"{source}: nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{source}: one JSON object is needed, not {type(value).__name__}")
-    return value
-
-
-def read_text(path: Path, source: str) -> str:
-    """The text of a file. Raises ValueError with one line where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ValueError(f"{source}: cannot be read ({reason})") from None
-
-
 @lru_cache(maxsize=64)
 def load(model: str) -> Architecture:
     """The architecture of a zoo name, or of the config.json at a path (read once per process).
@@ -158,7 +130,7 @@ def load(model: str) -> Architecture:
     path = ZOO / f"{model}.json"
     if model not in zoo_names():
         path = Path(model)
-        if "\0" in model or not path.is_file():
+        if not os.path.isfile(model):  # noqa: PTH113 (Path.is_file raises for names too long)
             raise ValueError(
                 f"model {model!r}: neither a config.json nor one of {', '.join(zoo_names())}"
             )

@@ -39,6 +39,15 @@ def stage_map(placement: str, pp: int, virtual_stages: int = 1) -> tuple[tuple[i
     raise ValueError(f"placement {placement!r}: known are {', '.join(PLACEMENTS)}")
 
 
+def num_stages(placement: str, pp: int, virtual_stages: int = 1) -> int:
+    """Into how many stages a placement cuts the model.
+
+    >>> [num_stages(placement, 8, 3) for placement in PLACEMENTS]
+    [8, 24, 16, 8]
+    """
+    return pp * {"interleaved": virtual_stages, "v": 2}.get(placement, 1)
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Layers `first` to `stop - 1`, and whether the embedding or the head rides along."""

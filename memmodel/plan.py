@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from math import isfinite
+from math import prod
 from typing import Any
 
 from memmodel import configs, devices
 from memmodel.architecture import Architecture
 from memmodel.formats import OPTIMIZERS, RECIPES, Recipe, StateBytes, recipe
 from memmodel.graph import Block, block
-from memmodel.mesh import Chunk, Mesh, split_layers, stage_map
+from memmodel.mesh import Chunk, Mesh, num_stages, split_layers, stage_map
 from memmodel.recompute import POLICIES, Marks, Stash, marks, stash
 from memmodel.schedule import SCHEDULES, Kind
 from memmodel.schedule import check as check_schedule
 
-# Above this a schedule's order alone takes minutes; peaks do not change long before.
-MOST_MICROBATCHES = 16384
+# No run comes near either; above them the answer is a typing error or takes minutes.
+MOST = 10**12  # of any count, degree or size
+MOST_FORWARDS = 2**20  # of a step, over all ranks: every one is an event of the schedule
 
 
 def _field(default: Any, unit: str, meaning: str) -> Any:
@@ -69,13 +70,13 @@ class Plan:
         for name in ("replay", "save"):
             object.__setattr__(self, name, names(name, getattr(self, name)))
         for name, least, most in (
-            ("gpus", 1, None), ("tp", 1, None), ("cp", 1, None), ("pp", 1, None), ("ep", 1, None),
-            ("etp", 1, None), ("zero", 0, 3), ("seq_len", 1, None), ("microbatch_size", 1, None),
+            ("gpus", 1, MOST), ("tp", 1, MOST), ("cp", 1, MOST), ("pp", 1, MOST), ("ep", 1, MOST),
+            ("etp", 1, MOST), ("zero", 0, 3), ("seq_len", 1, MOST), ("microbatch_size", 1, MOST),
         ):  # fmt: skip
             check_integer(name, getattr(self, name), least, most)
-        for name, most in (("virtual_stages", None), ("microbatches", MOST_MICROBATCHES)):
+        for name in ("virtual_stages", "microbatches"):
             if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1, most)
+                check_integer(name, getattr(self, name), 1, MOST)
         for name in ("model", "schedule", "recipe", "recompute", "optimizer", "device"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} = {getattr(self, name)!r}, but a name is needed")
@@ -89,12 +90,10 @@ class Plan:
         self.mesh.check(self.architecture, self.seq_len)
         _ = self.recipe_formats, self.marks, self.chunks_of_rank
         if self.pp > 1:
-            check_schedule(
-                self.schedule,
-                pp=self.pp,
-                microbatches=self.num_microbatches,
-                virtual_stages=self.num_virtual_stages,
-            )
+            size = {"pp": self.pp, "microbatches": self.num_microbatches,
+                    "virtual_stages": self.num_virtual_stages}  # fmt: skip
+            check_schedule(self.schedule, **size)
+            check_forwards(**size)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Plan:
@@ -155,13 +154,9 @@ class Plan:
         """The chunks of each pipeline rank, in the order in which the schedule numbers them."""
         kind = self.schedule_kind
         placement = "linear" if self.pp == 1 else kind.placement
-        if self.pp > self.architecture.num_hidden_layers + 2:
-            split_layers(self.architecture.num_hidden_layers, self.pp)  # says what is wrong
-        stages = stage_map(placement, self.pp, self.num_virtual_stages)
-        split = split_layers(
-            self.architecture.num_hidden_layers, 1 + max(max(rank) for rank in stages)
-        )
-        return tuple(tuple(split[stage] for stage in rank) for rank in stages)
+        size = (placement, self.pp, self.num_virtual_stages)
+        split = split_layers(self.architecture.num_hidden_layers, num_stages(*size))
+        return tuple(tuple(split[stage] for stage in rank) for rank in stage_map(*size))
 
     @cached_property
     def blocks(self) -> dict[str, Block]:
@@ -209,24 +204,30 @@ def check_integer(name: str, value: object, least: int, most: int | None = None)
         raise ValueError(f"{name} = {value}, but a whole number {limits} is needed")
 
 
+def check_forwards(**size: int) -> None:
+    """Raise ValueError where a step has more forwards (of a chunk) than can be put in order."""
+    forwards = prod(size.values())
+    if forwards > MOST_FORWARDS:
+        terms = " * ".join(f"{name} = {value}" for name, value in size.items())
+        raise ValueError(
+            f"{terms}: {forwards} forwards, but at most {MOST_FORWARDS} are put in order"
+        )
+
+
 def _check_reserve(value: object) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (isfinite(value) and value >= 0)
-    ):
-        raise ValueError(f"reserve_gib = {value!r}, but a finite number >= 0 is needed")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise ValueError(f"reserve_gib = {value!r}, but a number from 0 to {MOST} is needed")
 
 
 def pairs(name: str, value: object) -> tuple[tuple[str, str], ...]:
     """A mapping of site to format as sorted pairs. Raises ValueError for anything else."""
-    if isinstance(value, tuple):
-        value = dict(value)
-    if not isinstance(value, Mapping) or not all(
-        isinstance(text, str) for pair in value.items() for text in pair
+    found = tuple(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(found, tuple) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+        for pair in found
     ):
         raise ValueError(f"{name} = {value!r}, but an object of site: format is needed")
-    return tuple(sorted(value.items()))
+    return tuple(sorted(dict(found).items()))
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
