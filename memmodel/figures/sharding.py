@@ -46,10 +46,10 @@ def _levers(ep: str, zero: str) -> Scene:
     ]
     rows.append(Row("total", "total", "text", totals[1], totals[0], head=True))
     gpu = device(plan.device)
-    over = totals[1] > gpu.nominal_bytes
+    gap = totals[1] - gpu.nominal_bytes
     status = (
         f"EP {ep}, ZeRO-{zero}: {size_text(totals[1])} on each GPU, "
-        f"{size_text(abs(totals[1] - gpu.nominal_bytes))} {'more' if over else 'less'} than "
+        f"{size_text(max(gap, -gap))} {'more' if gap > 0 else 'less'} than "
         f"{size_text(gpu.nominal_bytes)}."
     )
     words = ", ".join(
