@@ -1,0 +1,42 @@
+"""What the page's runtime calls: the state of a figure in, picture and words out, both as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from memmodel import figures
+from memmodel.render_html import free_knobs, table_html
+from memmodel.render_svg import svg
+from memmodel.scene import Figure
+
+
+def draw(request: str) -> str:
+    """Draw a figure in a state: `{"figure", "uid", "fixed", "state"}` as JSON.
+
+    Returns `{"svg", "table", "status", "alt", "problem", "state"}` as JSON. A state comes from an
+    address, so what the figure does not know in it is left out; "state" says what was drawn.
+    Raises ValueError for an unknown figure.
+    """
+    asked = json.loads(request)
+    figure = figures.get(asked["figure"])
+    fixed = asked.get("fixed", {})
+    state = known(figure, fixed, asked.get("state", {}))
+    scene = figure.scene(**fixed, **state)
+    answer = {
+        "svg": svg(scene, uid=asked["uid"], title=figure.title, knobs=list(state)),
+        "table": table_html(scene.table, figure.title),
+        "status": scene.status,
+        "alt": scene.alt,
+        "problem": scene.problem,
+        "state": state,
+    }
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def known(figure: Figure, fixed: Mapping[str, str], state: Mapping[str, str]) -> dict[str, str]:
+    """Every free knob with its value from `state`, or its default where that is not possible."""
+    return {
+        knob.name: value if (value := state.get(knob.name)) in knob.values() else knob.default
+        for knob in free_knobs(figure, fixed)
+    }
