@@ -38,16 +38,22 @@ def figure_html(figure: Figure, *, fixed: Mapping[str, str] | None = None, key: 
     defaults = {knob.name: knob.default for knob in free}
     picture = svg(scene, uid=uid, title=figure.title, knobs=list(defaults))
     parts = [
-        f'<figcaption class="mm-head"><span class="mm-name" id="{uid}-name">{title}</span>'
-        f"{RESET.format(uid=uid) if free else ''}</figcaption>",
+        (
+            f'<figcaption class="mm-head"><span class="mm-name" id="{uid}-name">{title}</span>'
+            f"{RESET.format(uid=uid) if free else ''}</figcaption>"
+        ),
         _form(free, uid, title) if free else "",
-        f'<div class="mm-picture" role="region" tabindex="0" aria-label="Picture: {title}">'
-        f"{picture}</div>",
+        (
+            f'<div class="mm-picture" role="region" tabindex="0" aria-label="Picture: {title}">'
+            f"{picture}</div>"
+        ),
         f'<p class="mm-status" role="status" aria-live="polite">{escape(scene.status)}</p>',
         f'<p class="mm-convention">{escape(figure.caption)}</p>' if figure.caption else "",
-        '<details class="mm-data"><summary>The numbers as a table</summary>'
-        f'<div class="mm-rows" role="region" tabindex="0" aria-label="Table: {title}">'
-        f"{table_html(scene.table, figure.title)}</div></details>",
+        (
+            '<details class="mm-data"><summary>The numbers as a table</summary>'
+            f'<div class="mm-rows" role="region" tabindex="0" aria-label="Table: {title}">'
+            f"{table_html(scene.table, figure.title)}</div></details>"
+        ),
     ]
     live = (
         f' data-figure="{escape(figure.name)}" data-key="{key}" data-fixed="{_json(fixed)}"'
