@@ -40,7 +40,10 @@ LEVELS: dict[str, int] = {
     "report": 8,
     "__main__": 9,
 }
-SIDEWAYS: set[tuple[str, str]] = {("ledger", "plan")}
+SIDEWAYS: set[tuple[str, str]] = {
+    ("ledger", "plan"),
+    ("render_html", "render_svg"),  # the controls stand around the picture
+}
 
 # What a module may use besides the standard library.
 OUTSIDE: dict[str, set[str]] = {
