@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "_build"
 HTML = BUILD / "html"
+WORK = BUILD / "work"
 STAMP = BUILD / "book.stamp"
 SOURCES = ("book", "memmodel", "_config.yml", "_toc.yml", "requirements.txt")
 NOT_SOURCES = {"node_modules", "__pycache__", ".ipynb_checkpoints"}
@@ -50,12 +52,27 @@ def run(*command: str) -> None:
         sys.exit(f"{' '.join(command)} ended with status {done.returncode}")
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other build of this checkout runs (where the system can lock files)."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        with suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def build_book() -> None:
-    """Build all pages afresh; a warning is an error."""
-    shutil.rmtree(HTML, ignore_errors=True)
+    """Build all pages afresh, beside the book that is there; a warning is an error."""
+    shutil.rmtree(WORK, ignore_errors=True)
     jupyter_book = "from jupyter_book.cli.main import main; main()"
-    options = ("--all", "-W", "-n", "--keep-going", "-q")
+    options = ("--all", "-W", "-n", "--keep-going", "-q", "--path-output", str(WORK))
     run(sys.executable, "-c", jupyter_book, "build", ".", *options)
+    shutil.rmtree(HTML, ignore_errors=True)
+    (WORK / "_build" / "html").rename(HTML)
+    shutil.rmtree(WORK)
 
 
 def main() -> None:
@@ -63,11 +80,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--force", action="store_true", help="build even if nothing has changed")
     arguments = parser.parse_args()
-    wanted = fingerprint()
-    if arguments.force or not STAMP.exists() or STAMP.read_text() != wanted:
-        STAMP.unlink(missing_ok=True)
-        build_book()
-        STAMP.write_text(wanted)
+    with alone():
+        wanted = fingerprint()
+        built = HTML.is_dir() and STAMP.exists() and STAMP.read_text() == wanted
+        if arguments.force or not built:
+            STAMP.unlink(missing_ok=True)
+            build_book()
+            STAMP.write_text(wanted)
     print(f"The book: {HTML / 'index.html'}")
 
 
