@@ -6,12 +6,15 @@ with header cells, which a screen reader can walk.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 
 from memmodel.formats import Number
+
+_NUMBER = re.compile(r"[-+]?\d[\d,.]*( ?([KMGTPE]i)?B| ?%| ?[x×])?")
 
 
 def gib(nbytes: Number, digits: int = 2) -> str:
@@ -36,9 +39,9 @@ class Grid:
         return (*self.rows, self.total) if self.total else self.rows
 
     def _is_number(self, column: int) -> bool:
-        """Whether every filled cell of a column starts like a number: then it is set right."""
+        """Whether every filled cell of a column is a number or a size: then it is set right."""
         cells = [row[column] for row in self._all_rows() if row[column]]
-        return bool(cells) and all(cell.lstrip("-+")[:1].isdigit() for cell in cells)
+        return bool(cells) and all(_NUMBER.fullmatch(cell) for cell in cells)
 
     def __repr__(self) -> str:
         """Return the table as aligned text.
@@ -83,6 +86,7 @@ def _row(tag: str, cells: Sequence[str], numeric: Iterable[bool], attributes: st
     out = []
     for i, (cell, right) in enumerate(zip(cells, numeric, strict=True)):
         kind, more = (tag, attributes) if tag == "th" or i else ("th", ' scope="row"')
-        style = ' style="text-align: right"' if right else ' style="text-align: left"'
+        wrap = "normal" if i == 0 else "nowrap"  # names may break, numbers not
+        style = f' style="text-align: {"right" if right else "left"}; white-space: {wrap}"'
         out.append(f"<{kind}{more}{style}>{escape(cell)}</{kind}>")
     return f"<tr>{''.join(out)}</tr>"
