@@ -9,7 +9,7 @@ PY := .venv/bin/python
 # (or a moved checkout) is noticed whatever the dates of the files say.
 SETUP := .venv/setup-$(shell { pwd; cat requirements.txt pyproject.toml; } | cksum | tr -s ' \t' '--')
 
-.PHONY: book test check lab bench live setup clean
+.PHONY: book test check lab bench setup clean
 
 book: $(SETUP)
 	$(PY) book/build.py
@@ -29,11 +29,7 @@ lab: $(SETUP)
 	$(PY) -m jupyterlab book
 
 bench: $(SETUP)
-	$(PY) -m tests.bench
-
-# The runtime of the live figures: downloaded from npm and built once for a lock file and a package.
-live: $(SETUP)
-	$(PY) book/build.py --live-only
+	@for bench in tests/bench_*.py; do echo "== $$bench"; $(PY) $$bench || exit 1; done
 
 setup: $(SETUP)
 

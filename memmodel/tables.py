@@ -87,6 +87,7 @@ def _row(tag: str, cells: Sequence[str], numeric: Iterable[bool], attributes: st
     for i, (cell, right) in enumerate(zip(cells, numeric, strict=True)):
         kind, more = (tag, attributes) if tag == "th" or i else ("th", ' scope="row"')
         wrap = "normal" if i == 0 else "nowrap"  # names may break, numbers not
-        style = f' style="text-align: {"right" if right else "left"}; white-space: {wrap}"'
+        side = "right" if right else "left"
+        style = f' style="text-align: {side}; white-space: {wrap}; padding: 0.15em 0.5em"'
         out.append(f"<{kind}{more}{style}>{escape(cell)}</{kind}>")
     return f"<tr>{''.join(out)}</tr>"
