@@ -31,7 +31,7 @@ DASH = (4.0, 3.0)  # on, off; in scene units, as all lengths below
 OUTLINE = 1.5
 HATCH_PITCH, HATCH_WEIGHT = 6.0, 1.5
 ARROW_LENGTH, ARROW_WIDTH = 8.0, 7.0
-FAINT = 1 / 3
+FAINT = 0.33
 FONT = "DejaVu Sans"  # comes with matplotlib, so the picture is the same everywhere
 
 

@@ -12,13 +12,14 @@ from html import escape
 from typing import Any
 
 import ipywidgets
+import traitlets
 
-from memmodel.render_html import figure_html, figure_text
+from memmodel.render_html import BUTTONS_UP_TO, figure_html, figure_text, guess_html, table_html
 from memmodel.render_matplotlib import png
-from memmodel.scene import Choice, Figure, Hidden, Knob, Powers, Table
+from memmodel.scene import Choice, Figure, Knob, Powers, Switch
 
-BUTTONS_UP_TO = 48  # characters of all labels together that still fit as buttons in one row
 NO_SELECTION = "none"
+ROW = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "4px 16px"}
 
 
 def explore(figure: Figure, **fixed: str) -> Explorer:
@@ -28,6 +29,16 @@ def explore(figure: Figure, **fixed: str) -> Explorer:
     unknown knob or value.
     """
     return Explorer(figure, fixed)
+
+
+class Picture(ipywidgets.Image):  # type: ignore[misc]  # publishes no types
+    """An image whose tooltip is its accessible name.
+
+    The page side reads `description` before it sets a tooltip, and images have none there: without
+    this empty one the picture is replaced by an error.
+    """
+
+    description = traitlets.Unicode("").tag(sync=True)
 
 
 class Explorer:
@@ -43,25 +54,32 @@ class Explorer:
         self.scene = figure.scene(**fixed)
         free = [knob for knob in figure.knobs if knob.name not in fixed]
         self.controls = {knob.name: _control(knob) for knob in free}
-        self.image = ipywidgets.Image(
+        self.image = Picture(
             format="png",
             layout={"width": f"{self.scene.width:g}px", "max_width": "100%", "height": "auto"},
         )
         self.status = ipywidgets.HTML()
-        self.table = ipywidgets.HTML()
+        self.table = ipywidgets.HTML(layout={"display": "none"})
+        self.table_button = ipywidgets.ToggleButton(
+            description="Numbers as a table", layout={"width": "auto"}
+        )
         self.reset_button = ipywidgets.Button(
             description="Reset", tooltip="Back to the first picture", layout={"width": "auto"}
         )
-        rows = ipywidgets.Accordion(
-            children=[self.table], titles=("The numbers as a table",), selected_index=None
-        )
-        knobs = ipywidgets.Box(
-            [*self.controls.values(), self.reset_button],
-            layout={"flex_flow": "row wrap", "align_items": "center", "grid_gap": "4px 16px"},
-        )
+        rows = [_with_steps(knob, self.controls[knob.name]) for knob in free]
+        buttons = [self.reset_button, self.table_button] if free else [self.table_button]
         caption = ipywidgets.HTML(f"<small>{escape(figure.caption)}</small>")
-        parts = [knobs, self.image, self.status, caption, rows]
-        self.box = ipywidgets.VBox(parts if free else parts[1:])
+        self.box = ipywidgets.VBox(
+            [
+                ipywidgets.HTML(f"<b>{escape(figure.title)}</b>"),
+                ipywidgets.Box([*rows, *buttons], layout=ROW),
+                self.image,
+                self.status,
+                caption,
+                self.table,
+            ]
+        )
+        self.table_button.observe(self._show_table, names="value")
         self._show()
         self.reset_button.on_click(lambda _: self.reset())
         for control in self.controls.values():
@@ -94,7 +112,12 @@ class Explorer:
             self.image.value = png(self.scene)
             self.image.tooltip = self.scene.alt
         self.status.value = f'<span role="status">{escape(self.scene.status)}</span>'
-        self.table.value = _table(self.scene.table, self.figure.title)
+        self._show_table()
+
+    def _show_table(self, _: object = None) -> None:
+        shown = self.table_button.value
+        self.table.layout.display = "" if shown else "none"
+        self.table.value = table_html(self.scene.table, self.figure.title) if shown else ""
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return one output in four formats; each reader of the notebook takes the one it knows."""
@@ -110,18 +133,49 @@ def _control(knob: Knob) -> Any:
     words: dict[str, Any] = {"description": knob.label, "style": {"description_width": "initial"}}
     if hint := getattr(knob, "hint", ""):
         words["tooltip"] = hint
+    if isinstance(knob, Switch):
+        return ipywidgets.Checkbox(value=knob.default == "on", indent=False, **words)
     if isinstance(knob, Choice):
+        labels = [label for _, label in knob.options]
         options = [(label, value) for value, label in knob.options]
-        if len("".join(label for label, _ in options)) > BUTTONS_UP_TO:
-            return ipywidgets.Dropdown(options=options, value=knob.default, **words)
-        words["style"]["button_width"] = "auto"
-        return ipywidgets.ToggleButtons(options=options, value=knob.default, **words)
-    if isinstance(knob, Powers):
-        return ipywidgets.SelectionSlider(options=knob.values(), value=knob.default, **words)
-    if isinstance(knob, Hidden):  # a picture cannot be clicked here, so the selection has a list
+        if len("".join(labels)) <= BUTTONS_UP_TO:
+            words["style"]["button_width"] = "auto"
+            words["tooltips"] = [f"{knob.label}: {label}" for label in labels]
+            return ipywidgets.ToggleButtons(options=options, value=knob.default, **words)
+    else:  # a picture cannot be clicked here, so a selection is chosen from a list too
         options = [(value or NO_SELECTION, value) for value in knob.values()]
-        return ipywidgets.Dropdown(options=options, value=knob.default, **words)
-    return ipywidgets.Checkbox(value=knob.default == "on", indent=False, **words)
+    words["layout"] = {"width": "auto"}
+    return ipywidgets.Dropdown(options=options, value=knob.default, **words)
+
+
+def _with_steps(knob: Knob, control: Any) -> Any:
+    """Return the control; powers of two get a button for one step down and one for one up.
+
+    A list with a label works with every keyboard and screen reader, which the sliders of
+    ipywidgets do not: theirs have no name and read out a position instead of the value.
+    """
+    if not isinstance(knob, Powers):
+        return control
+    values = knob.values()
+    buttons = []
+    for sign, step, verb in (("−", -1, "halve"), ("+", 1, "double")):
+        button = ipywidgets.Button(
+            description=sign,
+            tooltip=f"{knob.label}: {verb}",
+            layout={"width": "32px", "padding": "0"},
+        )
+
+        def turn(_: object, step: int = step) -> None:
+            control.value = values[values.index(control.value) + step]
+
+        def limit(_: object = None, button: Any = button, step: int = step) -> None:
+            button.disabled = control.value == (values[-1] if step > 0 else values[0])
+
+        button.on_click(turn)
+        control.observe(limit, names="value")
+        limit()
+        buttons.append(button)
+    return ipywidgets.HBox([control, *buttons])
 
 
 def _is_checkbox(control: Any) -> bool:
@@ -133,12 +187,46 @@ def _text(value: str | bool) -> str:
     return value if isinstance(value, str) else "on" if value else "off"
 
 
-def _table(table: Table, caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
-    )
-    return (
-        f"<table><caption>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+def guess(question: str, *, answer: float, unit: str, label: str) -> Guess:
+    """Ask for one number before it is shown; then set the answer beside the guess.
+
+    `answer` is positive; `label` says what it is ("all of it together").
+    """
+    return Guess(question, answer, unit, label)
+
+
+class Guess:
+    """A question, a field for a number, and the answer once a number is in it."""
+
+    def __init__(self, question: str, answer: float, unit: str, label: str) -> None:
+        self.page = guess_html(question, answer, unit, label)
+        self.words = f"{question} ({unit})"
+        self.answer, self.unit, self.label = answer, unit, label
+        self.field = ipywidgets.FloatText(
+            description=f"Your guess in {unit}",
+            style={"description_width": "initial"},
+        )
+        self.commit = ipywidgets.Button(description="Commit", layout={"width": "auto"})
+        self.gap = ipywidgets.HTML()
+        self.box = ipywidgets.VBox(
+            [
+                ipywidgets.HTML(escape(question)),
+                ipywidgets.Box([self.field, self.commit], layout=ROW),
+                self.gap,
+            ]
+        )
+        self.commit.on_click(self._compare)
+
+    def _compare(self, _: object) -> None:
+        said, answer = self.field.value, self.answer
+        words = f"{answer:,.2f} {self.unit}: {self.label}."
+        if said > 0:
+            factor = max(said, answer) / min(said, answer)
+            side = "above" if said > answer else "below"
+            words += f" Your {said:g} is {side} it by a factor of {factor:.2f}."
+        self.gap.value = f'<span role="status">{escape(words)}</span>'
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        """Return the controls, the page's version and the question in one output."""
+        data = dict(self.box._repr_mimebundle_())
+        return data | {"text/html": self.page, "text/plain": self.words}

@@ -1,7 +1,7 @@
 """Times a change of a knob in a notebook: from the control's new value to the new picture.
 
-`python tests/bench_notebook.py` prints one line a figure. What a kernel and a browser add
-is measured with them (about 10 ms on loopback); drawing is nearly all of it.
+Prints one line a figure. This is the kernel's part; the way to the browser and back adds about as
+much again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import time
 from statistics import median
 
 import ipywidgets
-from demo_figure import FIGURE
 from geometry import states
 
+from memmodel.figures import MODULES, get
 from memmodel.scene import Figure
 from memmodel.widgets import explore
 
@@ -35,12 +35,12 @@ def times(figure: Figure, changes: int = 60) -> list[float]:
     return taken
 
 
-def report(figures: tuple[Figure, ...] = (FIGURE,)) -> None:
-    """Print median and worst time of each figure."""
-    for figure in figures:
-        taken = times(figure)
+def report() -> None:
+    """Print median and worst time of each figure of the book."""
+    for name in MODULES:
+        taken = times(get(name))
         print(
-            f"notebook, control to picture, {figure.name}: median {median(taken):.0f} ms, "
+            f"notebook, control to picture, {name}: median {median(taken):.0f} ms, "
             f"worst {max(taken):.0f} ms of {len(taken)} changes (aim: under 100)"
         )
 

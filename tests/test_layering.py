@@ -49,7 +49,7 @@ SIDEWAYS: set[tuple[str, str]] = {
 OUTSIDE: dict[str, set[str]] = {
     "planner": {"numpy"},
     "render_matplotlib": {"matplotlib", "numpy"},  # matplotlib takes and brings its arrays
-    "widgets": {"ipywidgets", "IPython"},
+    "widgets": {"ipywidgets", "traitlets"},
 }
 MOST_LINES = 300
 

@@ -12,11 +12,11 @@ import ipywidgets
 import pytest
 from demo_figure import FIGURE
 from geometry import states
-from memmodel.render_html import figure_html, figure_text
 
+from memmodel.render_html import figure_html, figure_text, guess_html
 from memmodel.render_matplotlib import png
 from memmodel.scene import Choice, Figure, Scene
-from memmodel.widgets import Explorer, explore
+from memmodel.widgets import Explorer, Picture, explore, guess
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -33,7 +33,10 @@ def shows(shown: Explorer, scene: Scene) -> bool:
         shown.image.value == png(scene)
         and shown.image.tooltip == scene.alt
         and scene.status in shown.status.value
-        and all(cell in shown.table.value for row in scene.table.rows for cell in row)
+        and (
+            not shown.table_button.value
+            or all(f">{cell}<" in shown.table.value for row in scene.table.rows for cell in row)
+        )
     )
 
 
@@ -52,7 +55,7 @@ def test_each_kind_of_knob_has_its_control() -> None:
     kinds = {name: type(control).__name__ for name, control in controls.items()}
     assert kinds == {
         "policy": "ToggleButtons",
-        "ranks": "SelectionSlider",
+        "ranks": "Dropdown",
         "ghost": "Checkbox",
         "selected": "Dropdown",
     }
@@ -84,6 +87,7 @@ def test_every_value_of_every_knob_can_be_chosen() -> None:
 
 def test_every_change_redraws_picture_alt_text_status_and_table() -> None:
     shown = explore(FIGURE)
+    shown.table_button.value = True
     before = (shown.image.value, shown.image.tooltip, shown.status.value, shown.table.value)
     put(shown, "ranks", "32")
     after = (shown.image.value, shown.image.tooltip, shown.status.value, shown.table.value)
@@ -93,10 +97,43 @@ def test_every_change_redraws_picture_alt_text_status_and_table() -> None:
 
 def test_every_state_of_the_demo_is_shown_as_its_scene() -> None:
     shown = explore(FIGURE)
+    shown.table_button.value = True
     for state in states(FIGURE, 40):
         for name, value in state.items():
             put(shown, name, value)
         assert shows(shown, FIGURE.scene(**state)), state
+
+
+def test_steps_halve_and_double_and_stop_at_the_ends() -> None:
+    shown = explore(FIGURE)
+    halve, double = (
+        widget
+        for widget in everything_in(shown.box)
+        if isinstance(widget, ipywidgets.Button) and (widget.tooltip or "").startswith("Ranks: ")
+    )
+    double.click()
+    assert shows(shown, FIGURE.scene(ranks="16"))
+    put(shown, "ranks", "2")
+    assert not halve.disabled
+    halve.click()
+    assert shows(shown, FIGURE.scene(ranks="1"))
+    assert halve.disabled
+    put(shown, "ranks", "64")
+    assert double.disabled
+
+
+def test_the_table_is_there_when_asked_for() -> None:
+    shown = explore(FIGURE)
+    assert shown.table.layout.display == "none"
+    shown.table_button.value = True
+    assert shown.table.layout.display != "none"
+    assert shown.table.value.count("<tr>") == 1 + len(FIGURE.scene().table.rows)
+    put(shown, "ranks", "1")
+    assert ">4096<" in shown.table.value
+
+
+def test_a_picture_can_have_a_tooltip_on_the_page() -> None:
+    assert explore(FIGURE).image.get_state()["description"] == ""
 
 
 def test_an_impossible_combination_is_a_sentence_and_can_be_left() -> None:
@@ -158,7 +195,7 @@ def test_two_explorers_of_one_figure_do_not_disturb_each_other() -> None:
 def test_no_output_widgets_since_they_would_leak_into_the_outputs() -> None:
     kinds = {type(widget) for widget in everything_in(explore(FIGURE).box)}
     assert ipywidgets.Output not in kinds
-    assert ipywidgets.Image in kinds
+    assert Picture in kinds
 
 
 def test_one_output_carries_four_formats() -> None:
@@ -186,6 +223,30 @@ def test_words_are_escaped() -> None:
 
     one = Choice("a", "A", (("0", "x"),), "0")
     shown = explore(Figure("signs", "a < b & c", (one,), draw, "<script>"))
+    shown.table_button.value = True
     texts = [w.value for w in everything_in(shown.box) if type(w) is ipywidgets.HTML]
     assert any("a &lt; b &amp; c" in text for text in texts)
     assert not any("<script>" in text or "a < b" in text for text in texts)
+
+
+def test_a_guess_is_set_against_the_answer() -> None:
+    asked = guess("How much is it?", answer=8.6539, unit="TiB", label="naive and global")
+    assert "8.65" not in "".join(w.value for w in everything_in(asked.box) if has_words(w))
+    asked.field.value = 2
+    asked.commit.click()
+    assert "8.65 TiB: naive and global." in asked.gap.value
+    assert "Your 2 is below it by a factor of 4.33." in asked.gap.value
+    asked.field.value = 0  # no guess, and the answer all the same
+    asked.commit.click()
+    assert "Your" not in asked.gap.value
+
+
+def has_words(widget: Any) -> bool:
+    return isinstance(widget, ipywidgets.HTML)
+
+
+def test_a_guess_is_on_the_page_too_and_its_text_keeps_the_answer_back() -> None:
+    data = guess("How much?", answer=8.6539, unit="TiB", label="all")._repr_mimebundle_()
+    assert set(data) == {VIEW, "text/html", "text/plain"}
+    assert data["text/html"] == guess_html("How much?", 8.6539, "TiB", "all")
+    assert data["text/plain"] == "How much? (TiB)"
