@@ -9,35 +9,12 @@ cannot differ in content, and tests read geometry from the scene itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from re import fullmatch
 
-# One palette for every figure: role -> (on light ground, on dark ground). The four memory
-# categories use the Okabe-Ito hues, in the order of the ledger, set apart in lightness too so that
-# neighbours differ in greyscale; "soft" is the same hue for parts.
-# Text roles reach a contrast of 4.5 to 1 on their ground, fills and lines 3 to 1 (tested). Text on
-# a full fill takes the role "ground", text on a soft fill the role "text"; both reach 4.5 to 1.
-PALETTE: dict[str, tuple[str, str]] = {
-    "text": ("#1f2328", "#e6e8eb"),
-    "muted": ("#57606a", "#a6adb8"),
-    "ground": ("#ffffff", "#14181e"),
-    "axis": ("#6e7781", "#8b949e"),
-    "grid": ("#e3e6ea", "#2b313a"),
-    "limit": ("#b4232a", "#ff8a80"),
-    "ghost": ("#7d8590", "#8b949e"),
-    "focus": ("#0a58ca", "#8ab8ff"),
-    "weights": ("#00639a", "#6bbeec"),
-    "weights soft": ("#489bca", "#266c98"),
-    "gradients": ("#c25600", "#f06f1f"),
-    "gradients soft": ("#de7930", "#9d5322"),
-    "optimizer": ("#00664d", "#3fd2ac"),
-    "optimizer soft": ("#31a487", "#18745d"),
-    "activations": ("#9e6c00", "#cf8f10"),
-    "activations soft": ("#be8b1e", "#82611e"),
-    "reserve": ("#6e7781", "#9aa4af"),
-    "warning": ("#b4232a", "#ff8a80"),
-    "neutral": ("#57606a", "#a6adb8"),
-    "good": ("#1a7f37", "#4ac26b"),
-}
+# Whoever draws or measures a scene needs these two as well.
+from memmodel.lettering import text_width as text_width  # noqa: PLC0414
+from memmodel.palette import PALETTE as PALETTE  # noqa: PLC0414
 
 
 @dataclass(frozen=True)
@@ -101,7 +78,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Group:
-    """Marks that belong together; with `knob`, a click or Enter on them sets it to `value`."""
+    """Marks that belong together; with `knob`, a click or Enter on them sets it to `value`.
+
+    `also` are further knobs that the same click sets, in one redraw: what a page or a notebook
+    applies is always the whole of `sets`. A group whose `knob` is fixed is no button.
+    """
 
     id: str
     marks: tuple[Mark, ...]
@@ -109,6 +90,16 @@ class Group:
     value: str = ""
     label: str = ""  # the accessible name; required with a knob
     pressed: bool | None = None  # for toggles: whether this is the state now
+    also: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sets(self) -> dict[str, str]:
+        """Every knob that a click sets, with its new value.
+
+        >>> Group("op", (), knob="policy", value="custom", also=(("marks", "01"),)).sets
+        {'policy': 'custom', 'marks': '01'}
+        """
+        return dict(((self.knob, self.value), *self.also)) if self.knob else {}
 
 
 Mark = Rect | Line | Path | Text | Group
@@ -159,18 +150,36 @@ class Switch:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A knob that only marks of the scene set (a selection): one of `options`; "" is none."""
+    """A knob that only marks of the scene set (a selection): one of `options`; "" is none.
+
+    With `pattern`, every text that matches it in full is a value too, and `options` are only
+    some of them, for tests and for lists.
+    """
 
     name: str
     label: str
     options: tuple[str, ...] = ("",)
     default: str = ""
+    pattern: str = ""
 
     def values(self) -> tuple[str, ...]:
         return self.options
 
 
 Knob = Choice | Powers | Switch | Hidden
+
+
+def accepts(knob: Knob, value: str) -> bool:
+    """Whether `value` is one that the knob can have.
+
+    >>> accepts(Hidden("marks", "Marks", pattern="[01]{3}"), "010")
+    True
+    """
+    if isinstance(knob, Hidden) and knob.pattern and fullmatch(knob.pattern, value):
+        return True
+    return value in knob.values()
+
+
 State = Mapping[str, str]  # knob name -> value; every value is text, as in a form or a URL
 
 
@@ -184,7 +193,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Scene:
-    """A whole picture: its size, its marks, and what it says in words."""
+    """A whole picture: its size, its marks, and what it says in words.
+
+    `resolved` are knobs that should read otherwise than they were set: a preset that recognises
+    itself. After a redraw their controls take these values, without another redraw, since the
+    scene of the state so changed is this scene.
+    """
 
     width: float
     height: float
@@ -193,6 +207,7 @@ class Scene:
     status: str  # one short sentence announced after a change
     table: Table
     problem: str = ""  # why this combination of knobs is impossible; then marks show only that
+    resolved: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -223,7 +238,7 @@ class Figure:
                 raise ValueError(f"{self.name}: no knob {name!r}, only {', '.join(chosen)}")
             chosen[name] = value
         for knob in self.knobs:
-            if chosen[knob.name] not in knob.values():
+            if not accepts(knob, chosen[knob.name]):
                 raise ValueError(
                     f"{self.name}: {knob.name} = {chosen[knob.name]!r}, not one of "
                     f"{', '.join(knob.values())}"
@@ -270,27 +285,6 @@ def flatten(marks: tuple[Mark, ...]) -> Iterator[Rect | Line | Path | Text]:
             yield from flatten(mark.marks)
         else:
             yield mark
-
-
-# Advance widths in thousandths of the font size, of a wide common sans (DejaVu Sans): text that
-# does not collide at these widths does not collide in the narrower fonts of a browser either.
-_WIDTHS = {" ": 318, ".": 318, ",": 318, ":": 337, "i": 278, "l": 278, "j": 278, "I": 295, "t": 392,
-           "f": 352, "r": 411, "(": 390, ")": 390, "-": 361, "/": 337, "|": 337, "'": 275, "s": 521,
-           "m": 974, "w": 818, "M": 863, "W": 989, "%": 950, "+": 838, "=": 838, "×": 838, "→": 838,
-           "≤": 838, "≥": 838, "−": 838, "<": 838, ">": 838, "#": 838, "~": 838, "∞": 838, "·": 318,
-           "—": 1000, "…": 1000, "@": 1000, "&": 780, "½": 970, "D": 770, "G": 775, "H": 752,
-           "N": 748, "O": 787, "Q": 787, "U": 732}  # fmt: skip
-_BOLD = 1.15  # a phrase in bold is this much wider at most, to within a fraction of a letter
-
-
-def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Width of `text` in scene units, on the safe side.
-
-    >>> text_width("80 GiB", 10)
-    33.43
-    """
-    units = sum(_WIDTHS.get(char, 700 if char.isupper() else 636) for char in text)
-    return units * size / 1000 * (_BOLD if bold else 1.0)
 
 
 def text_box(text: Text) -> tuple[float, float, float, float]:

@@ -19,6 +19,8 @@ LEVELS: dict[str, int] = {
     "devices": 0,
     "inputs": 0,
     "orders": 0,
+    "lettering": 0,
+    "palette": 0,
     "configs": 1,
     "graph": 1,
     "mesh": 1,

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from contrast import contrast
 
-from memmodel.scene import PALETTE
+from memmodel.palette import PALETTE
 
 THEMES = ("light", "dark")
 # "grid" is decoration (a faint help for the eye: every value it marks is also written).
@@ -17,7 +17,7 @@ DECORATION = {"grid"}
 # categories are here too; their "soft" parts are fills only and are labelled in the full hue.
 TEXT = {
     "text", "muted", "limit", "focus", "weights", "gradients", "optimizer", "activations",
-    "warning", "neutral", "good",
+    "warning", "neutral", "good", "save", "recompute", "fp32", "bf16", "e5m6", "e4m3", "mxfp8",
 }  # fmt: skip
 # In a stack and in a list these stand side by side, in the order of the ledger. Categories that
 # are not neighbours may share a grey; any further fill of the same hue is hatched instead.
