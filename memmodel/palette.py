@@ -34,6 +34,15 @@ PALETTE: dict[str, tuple[str, str]] = {
     # what happens to an operation's output
     "save": ("#46566b", "#a9b8cb"),
     "recompute": ("#7a45b8", "#c3a0f5"),
+    # what a rank does in a pipeline; "soft" is the rank's first chunk
+    "forward": ("#4255d3", "#808eec"),
+    "forward soft": ("#7b89e0", "#4f5dbf"),
+    "backward": ("#b22d70", "#e769a8"),
+    "backward soft": ("#da69a1", "#a94074"),
+    "input gradient": ("#953aac", "#c875dc"),
+    "input gradient soft": ("#bd72d0", "#9049a2"),
+    "weight gradient": ("#3e6a72", "#549faf"),
+    "weight gradient soft": ("#5998a5", "#486c73"),
     # storage formats
     "fp32": ("#7a4a2b", "#d9a583"),
     "bf16": ("#4d5d78", "#9db1d1"),
