@@ -8,6 +8,8 @@ previews and the tests that compare outputs.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -16,7 +18,7 @@ import traitlets
 
 from memmodel.render_html import BUTTONS_UP_TO, figure_html, figure_text, guess_html, table_html
 from memmodel.render_matplotlib import png
-from memmodel.scene import Choice, Figure, Knob, Powers, Switch
+from memmodel.scene import Choice, Figure, Group, Hidden, Knob, Mark, Powers, Switch
 
 NO_SELECTION = "none"
 ROW = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "4px 16px"}
@@ -45,15 +47,18 @@ class Explorer:
     """A figure, its controls and what they say now.
 
     `controls` holds the control of each free knob by name; setting their `value` is what a reader
-    does. `box` is the whole as one widget, to be laid out with others.
+    does. `box` is the whole as one widget, to be laid out with others. A picture cannot be clicked
+    here: a selection has a list of its values, and where clicks set more than that, `marks` lists
+    what can be clicked now and `click` does it.
     """
 
     def __init__(self, figure: Figure, fixed: dict[str, str]) -> None:
         self.figure = figure
         self.fixed = dict(fixed)
         self.scene = figure.scene(**fixed)
+        self.state = figure.defaults() | self.fixed
         free = [knob for knob in figure.knobs if knob.name not in fixed]
-        self.controls = {knob.name: _control(knob) for knob in free}
+        self.controls = {knob.name: _control(knob) for knob in free if not _only_clicked(knob)}
         self.image = Picture(
             format="png",
             layout={"width": f"{self.scene.width:g}px", "max_width": "100%", "height": "auto"},
@@ -63,49 +68,65 @@ class Explorer:
         self.table_button = ipywidgets.ToggleButton(
             description="Numbers as a table", layout={"width": "auto"}
         )
-        self.reset_button = ipywidgets.Button(
-            description="Reset", tooltip="Back to the first picture", layout={"width": "auto"}
-        )
-        rows = [_with_steps(knob, self.controls[knob.name]) for knob in free]
-        buttons = [self.reset_button, self.table_button] if free else [self.table_button]
+        self.reset_button = _button("Reset", "Back to the first picture")
+        self.marks = _control(Choice("marks", "In the picture", (("", ""),), ""))
+        self.click = _button("Click it", "Do what a click on this part of the picture does")
+        rows = [_with_steps(k, self.controls[k.name]) for k in free if k.name in self.controls]
+        rows += [self.marks, self.click] if any(map(_only_clicked, free)) else []
+        rows += [self.reset_button, self.table_button] if free else [self.table_button]
         caption = ipywidgets.HTML(f"<small>{escape(figure.caption)}</small>")
         self.box = ipywidgets.VBox(
             [
                 ipywidgets.HTML(f"<b>{escape(figure.title)}</b>"),
-                ipywidgets.Box([*rows, *buttons], layout=ROW),
+                ipywidgets.Box(rows, layout=ROW),
                 self.image,
                 self.status,
                 caption,
                 self.table,
             ]
         )
+        self._following = False
+        self.turn()
         self.table_button.observe(self._show_table, names="value")
-        self._show()
-        self.reset_button.on_click(lambda _: self.reset())
-        for control in self.controls.values():
-            control.observe(self._changed, names="value")
+        self.reset_button.on_click(lambda _: self.turn(**figure.defaults()))
+        self.click.on_click(self._click)
+        for name, control in self.controls.items():
+            control.observe(partial(self._turned, name), names="value")
 
-    @property
-    def state(self) -> dict[str, str]:
-        """The value of every knob, fixed ones included."""
-        values = {name: _text(control.value) for name, control in self.controls.items()}
-        return self.fixed | values
-
-    def reset(self) -> None:
-        """Set every control back to its default, with one redraw."""
-        for control in self.controls.values():
-            control.unobserve(self._changed, names="value")
-        for knob in self.figure.knobs:
-            if knob.name in self.controls:
-                control = self.controls[knob.name]
-                control.value = knob.default == "on" if _is_checkbox(control) else knob.default
-        for control in self.controls.values():
-            control.observe(self._changed, names="value")
-        self._changed()
-
-    def _changed(self, _: object = None) -> None:
+    def turn(self, **values: str) -> None:
+        """Set free knobs to new values, all in one redraw; fixed ones keep theirs."""
+        self.state |= values | self.fixed
         self.scene = self.figure.scene(**self.state)
+        self.state |= dict(self.scene.resolved) | self.fixed
         self._show()
+        self._follow()
+
+    def _turned(self, name: str, change: Any) -> None:
+        if not self._following:
+            value = change["new"]
+            self.turn(**{name: value if isinstance(value, str) else "on" if value else "off"})
+
+    def _follow(self) -> None:
+        """Let every control say what the state is, without another redraw."""
+        self._following = True
+        for name, control in self.controls.items():
+            value = self.state[name]
+            control.value = value == "on" if isinstance(control, ipywidgets.Checkbox) else value
+        chosen = self.marks.value
+        marks = [(group.label, name) for name, group in self._clickable().items()] or [("", "")]
+        if tuple(marks) != tuple(self.marks.options):
+            self.marks.options = marks
+            self.marks.value = chosen if chosen in {name for _, name in marks} else marks[0][1]
+        self._following = False
+
+    def _clickable(self) -> dict[str, Group]:
+        """Return the buttons of the picture by id, as it is now."""
+        groups = _groups(self.scene.marks)
+        return {group.id: group for group in groups if group.knob not in self.fixed}
+
+    def _click(self, _: object) -> None:
+        if group := self._clickable().get(self.marks.value):
+            self.turn(**group.sets)
 
     def _show(self) -> None:
         with self.image.hold_sync():  # picture and words arrive together
@@ -178,13 +199,22 @@ def _with_steps(knob: Knob, control: Any) -> Any:
     return ipywidgets.HBox([control, *buttons])
 
 
-def _is_checkbox(control: Any) -> bool:
-    return isinstance(control, ipywidgets.Checkbox)
+def _button(description: str, tooltip: str) -> Any:
+    return ipywidgets.Button(description=description, tooltip=tooltip, layout={"width": "auto"})
 
 
-def _text(value: str | bool) -> str:
-    """Return the value of a control as that of a knob: a checkbox is "on" or "off"."""
-    return value if isinstance(value, str) else "on" if value else "off"
+def _only_clicked(knob: Knob) -> bool:
+    """Whether the values of a knob are too many for a list."""
+    return isinstance(knob, Hidden) and bool(knob.pattern)
+
+
+def _groups(marks: Iterable[Mark]) -> Iterator[Group]:
+    """Yield the groups that can be clicked."""
+    for mark in marks:
+        if isinstance(mark, Group):
+            if mark.knob:
+                yield mark
+            yield from _groups(mark.marks)
 
 
 def guess(question: str, *, answer: float, unit: str, label: str) -> Guess:
@@ -206,7 +236,7 @@ class Guess:
             description=f"Your guess in {unit}",
             style={"description_width": "initial"},
         )
-        self.commit = ipywidgets.Button(description="Commit", layout={"width": "auto"})
+        self.commit = _button("Commit", "Show the answer")
         self.gap = ipywidgets.HTML()
         self.box = ipywidgets.VBox(
             [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from statistics import median
 
-import ipywidgets
 from geometry import states
 
 from memmodel.figures import MODULES, get
@@ -23,12 +22,10 @@ def times(figure: Figure, changes: int = 60) -> list[float]:
     taken: list[float] = []
     for state in states(figure, changes // 2):
         for name, value in state.items():
-            control = shown.controls[name]
-            now = value == "on" if isinstance(control, ipywidgets.Checkbox) else value
-            if control.value == now:
+            if shown.state[name] == value:
                 continue
             start = time.perf_counter()
-            control.value = now
+            shown.turn(**{name: value})
             taken.append((time.perf_counter() - start) * 1000)
             if len(taken) == changes:
                 return taken

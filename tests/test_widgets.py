@@ -15,7 +15,7 @@ from geometry import states
 
 from memmodel.render_html import figure_html, figure_text, guess_html
 from memmodel.render_matplotlib import png
-from memmodel.scene import Choice, Figure, Scene
+from memmodel.scene import Choice, Figure, Group, Hidden, Rect, Scene, Table
 from memmodel.widgets import Explorer, Picture, explore, guess
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -38,6 +38,18 @@ def shows(shown: Explorer, scene: Scene) -> bool:
             or all(f">{cell}<" in shown.table.value for row in scene.table.rows for cell in row)
         )
     )
+
+
+def count_redraws(monkeypatch: pytest.MonkeyPatch) -> list[Scene]:
+    """Return the list of scenes drawn from now on; it fills as they are drawn."""
+    drawn: list[Scene] = []
+
+    def counted(scene: Scene) -> bytes:
+        drawn.append(scene)
+        return png(scene)
+
+    monkeypatch.setattr("memmodel.widgets.png", counted)
+    return drawn
 
 
 def everything_in(widget: Any) -> list[Any]:
@@ -136,6 +148,73 @@ def test_a_picture_can_have_a_tooltip_on_the_page() -> None:
     assert explore(FIGURE).image.get_state()["description"] == ""
 
 
+def lamps(policy: str, marks: str) -> Scene:
+    """Draw three lamps; a click turns one, and "all" is recognised when all of them are on."""
+    bits = {"none": "000", "all": "111"}.get(policy, marks)
+    lit = [
+        Group(
+            f"lamp-{at}",
+            (Rect(20 + 40 * at, 20, 30, 30, "good" if bit == "1" else "neutral"),),
+            knob="policy",
+            value="custom",
+            label=f"Lamp {at}: turn {'off' if bit == '1' else 'on'}",
+            also=(("marks", bits[:at] + "10"[int(bit)] + bits[at + 1 :]),),
+        )
+        for at, bit in enumerate(bits)
+    ]
+    named = {"000": "none", "111": "all"}.get(bits, "custom")
+    rows = (("lamps", bits),)
+    resolved = {"policy": named, "marks": bits}
+    return Scene(200, 100, tuple(lit), bits, bits, Table(("a", "b"), rows), resolved=resolved)
+
+
+LAMPS = Figure(
+    "lamps",
+    "Three lamps",
+    (
+        Choice(
+            "policy", "Policy", (("none", "none"), ("all", "all"), ("custom", "custom")), "none"
+        ),
+        Hidden("marks", "Lamps", ("000", "111"), "000", pattern="[01]{3}"),
+    ),
+    lamps,
+)
+
+
+def test_what_can_be_clicked_is_in_a_list_and_clicks_set_all_they_set() -> None:
+    shown = explore(LAMPS)
+    assert set(shown.controls) == {"policy"}
+    assert [label for label, _ in shown.marks.options] == [f"Lamp {i}: turn on" for i in range(3)]
+    shown.marks.value = "lamp-1"
+    shown.click.click()
+    assert shown.state == {"policy": "custom", "marks": "010"}
+    assert shown.controls["policy"].value == "custom"
+    assert shown.marks.value == "lamp-1"  # the same lamp, ready to be turned off
+    assert shown.marks.label == "Lamp 1: turn off"
+    shown.click.click()
+    assert shown.controls["policy"].value == "none"  # the preset recognises itself
+
+
+def test_a_preset_is_recognised_without_another_redraw(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = explore(LAMPS)
+    drawn = count_redraws(monkeypatch)
+    for lamp in ("lamp-0", "lamp-1", "lamp-2"):
+        shown.marks.value = lamp
+        shown.click.click()
+    assert len(drawn) == 3
+    assert shown.controls["policy"].value == "all"
+    put(shown, "policy", "none")
+    assert len(drawn) == 4
+    assert shown.state["marks"] == "000"
+
+
+def test_a_mark_whose_knob_is_fixed_cannot_be_clicked() -> None:
+    shown = explore(LAMPS, policy="all")
+    shown.click.click()
+    assert shown.state == {"policy": "all", "marks": "111"}
+    assert shown.marks.options == (("", ""),)
+
+
 def test_an_impossible_combination_is_a_sentence_and_can_be_left() -> None:
     shown = explore(FIGURE, policy="impossible")
     put(shown, "ranks", "64")
@@ -150,13 +229,7 @@ def test_reset_goes_back_with_one_redraw(monkeypatch: pytest.MonkeyPatch) -> Non
     shown = explore(FIGURE)
     for name, value in {"ranks": "2", "ghost": "off", "selected": "weights"}.items():
         put(shown, name, value)
-    drawn: list[Scene] = []
-
-    def counted(scene: Scene) -> bytes:
-        drawn.append(scene)
-        return png(scene)
-
-    monkeypatch.setattr("memmodel.widgets.png", counted)
+    drawn = count_redraws(monkeypatch)
     shown.reset_button.click()
     assert len(drawn) == 1
     assert shown.state == FIGURE.defaults()
@@ -170,7 +243,7 @@ def test_fixed_knobs_keep_their_value_and_have_no_control() -> None:
     assert set(shown.controls) == {"policy", "selected"}
     assert shows(shown, FIGURE.scene(ranks="4", ghost="off"))
     put(shown, "policy", "full")
-    shown.reset()
+    shown.reset_button.click()
     assert shown.state == FIGURE.defaults() | {"ranks": "4", "ghost": "off"}
 
 
