@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from memmodel import figures
 from memmodel.render_html import free_knobs, table_html
 from memmodel.render_svg import svg
-from memmodel.scene import Figure
+from memmodel.scene import Figure, accepts
 
 
 def draw(request: str) -> str:
     """Draw a figure in a state: `{"figure", "uid", "fixed", "state"}` as JSON.
 
     Returns `{"svg", "table", "status", "alt", "problem", "state"}` as JSON. A state comes from an
-    address, so what the figure does not know in it is left out; "state" says what was drawn.
+    address, so what the figure does not know in it is left out; "state" says what was drawn,
+    knobs that recognise themselves included.
     Raises ValueError for an unknown figure.
     """
     asked = json.loads(request)
@@ -29,7 +30,7 @@ def draw(request: str) -> str:
         "status": scene.status,
         "alt": scene.alt,
         "problem": scene.problem,
-        "state": state,
+        "state": state | {k: v for k, v in scene.resolved.items() if k in state},
     }
     return json.dumps(answer, ensure_ascii=False)
 
@@ -37,6 +38,6 @@ def draw(request: str) -> str:
 def known(figure: Figure, fixed: Mapping[str, str], state: Mapping[str, str]) -> dict[str, str]:
     """Every free knob with its value from `state`, or its default where that is not possible."""
     return {
-        knob.name: value if (value := state.get(knob.name)) in knob.values() else knob.default
+        knob.name: value if accepts(knob, value := state.get(knob.name, "")) else knob.default
         for knob in free_knobs(figure, fixed)
     }

@@ -7,6 +7,7 @@ are the scene's own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from html import escape
 
@@ -82,10 +83,12 @@ def _group(group: Group, uid: str, knobs: Collection[str], scene: Scene) -> str:
     if not group.knob or group.knob not in knobs:
         return f"<g{_id(group.id, uid)}>{inside}</g>"
     pressed = "" if group.pressed is None else f' aria-pressed="{str(group.pressed).lower()}"'
+    sets = {knob: value for knob, value in group.sets.items() if knob in knobs}
+    more = f' data-sets="{escape(json.dumps(sets))}"' if len(sets) > 1 else ""
     return (
         f'<g{_id(group.id, uid)} class="mm-mark" role="button" tabindex="0" '
         f'aria-label="{escape(group.label)}"{pressed} data-knob="{escape(group.knob)}" '
-        f'data-value="{escape(group.value)}" data-mark="{escape(group.id)}">'
+        f'data-value="{escape(group.value)}"{more} data-mark="{escape(group.id)}">'
         f"{_target(group, scene)}{inside}</g>"
     )
 
@@ -226,8 +229,8 @@ def _id(name: str, uid: str) -> str:
 def palette_css() -> str:
     """Return the style rules that give every role its light and its dark colour.
 
-    The theme says which one is on in the attribute `data-theme`; without it the reader's own
-    preference holds.
+    The book's theme says which one is on in the attribute `data-theme`, and stays light without a
+    script; on other pages the reader's own preference holds.
     """
     light, dark = (
         "".join(f"--mm-{_slug(role)}:{pair[theme]};" for role, pair in PALETTE.items())
@@ -237,8 +240,8 @@ def palette_css() -> str:
         f".f-{slug}{{fill:var(--mm-{slug})}}.s-{slug}{{stroke:var(--mm-{slug})}}\n"
         for slug in map(_slug, PALETTE)
     )
+    elsewhere = ":root:not([data-theme],[data-content_root])"
     return (
-        f":root{{{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{:root:not([data-theme]){{{dark}}}}}\n"
-        f"html[data-theme=dark]{{{dark}}}\n{roles}"
+        f":root{{{light}}}\nhtml[data-theme=dark]{{{dark}}}\n"
+        f"@media (prefers-color-scheme:dark){{{elsewhere}{{{dark}}}}}\n{roles}"
     )

@@ -1,0 +1,342 @@
+// Makes the figures of a page answer. Everything drawn comes from Python (memmodel/live.py); this
+// file reads controls, keeps the state in the page's address, and puts picture and words in place.
+"use strict";
+(function () {
+  const script = document.currentScript.src;
+  const FRAME = window.requestAnimationFrame.bind(window);
+  const idle = window.requestIdleCallback ?? ((call) => setTimeout(call, 200));
+  const figures = [];
+
+  // ---- the runtime: loaded once, when the page is idle or at the first touch of a control
+
+  let draw = null; // memmodel.live.draw once Python runs
+  let booting = null;
+
+  function load(name) {
+    return new Promise((resolve, reject) => {
+      const element = document.createElement("script");
+      element.src = script.replace(/live\.js/, name); // keeps the version in the address
+      element.onload = resolve;
+      element.onerror = () => reject(new Error(`${name} did not load`));
+      document.head.append(element);
+    });
+  }
+
+  function boot() {
+    booting ??= Promise.all([load("runtime.js"), load("memmodel.js")])
+      .then(() => globalThis.memmodelRuntime.python())
+      .then((python) => {
+        draw = python.import("memmodel.live").draw;
+        performance.mark("memmodel-python");
+        for (const figure of figures) figure.root.dataset.live = "ready";
+        FRAME(() => figures.forEach((figure) => figure.refresh(true)));
+      })
+      .catch((error) => {
+        console.warn(`Figures stay as they are: ${error.message}`);
+        for (const figure of figures) figure.fail();
+      });
+    return booting;
+  }
+
+  function savesData() {
+    return navigator.connection?.saveData || matchMedia("(prefers-reduced-data: reduce)").matches;
+  }
+
+  // ---- the address: #figure.knob=value&..., only what differs from the first picture
+
+  function readAddress() {
+    const found = new Map();
+    for (const part of location.hash.slice(1).split("&")) {
+      const [, key, knob, value] = /^([\w-]+)\.([\w-]+)=(.*)$/.exec(part) ?? [];
+      if (!key) continue;
+      try {
+        if (!found.has(key)) found.set(key, {});
+        found.get(key)[knob] = decodeURIComponent(value);
+      } catch {
+        // a torn percent sign: as if it were not there
+      }
+    }
+    return found;
+  }
+
+  let writing = 0;
+
+  function writeAddress() {
+    clearTimeout(writing);
+    writing = 0;
+    const parts = figures.flatMap((figure) => figure.changed().map(([knob, value]) =>
+      `${figure.key}.${knob}=${encodeURIComponent(value)}`));
+    const ours = readAddress().size > 0;
+    if (!parts.length && !ours) return; // the address of a heading stays
+    const address = parts.length ? `#${parts.join("&")}` : location.pathname + location.search;
+    if (address !== location.hash) history.replaceState(history.state, "", address);
+  }
+
+  // Browsers refuse addresses that change too often; a burst of changes writes once.
+  function writeAddressSoon() {
+    writing ||= setTimeout(writeAddress, 200);
+  }
+
+  // ---- one figure
+
+  // What a click on a mark changes: one knob, or several at once.
+  function sets({ dataset }) {
+    return dataset.sets ? JSON.parse(dataset.sets) : { [dataset.knob]: dataset.value };
+  }
+
+  class Figure {
+    constructor(root) {
+      this.root = root;
+      this.key = root.dataset.key;
+      this.fixed = JSON.parse(root.dataset.fixed);
+      this.defaults = JSON.parse(root.dataset.defaults);
+      this.state = { ...this.defaults };
+      this.shown = JSON.stringify(this.state); // the state that the picture shows
+      this.picture = root.querySelector(".mm-picture");
+      this.form = root.querySelector(".mm-form");
+      this.reset = root.querySelector(".mm-reset");
+      this.waiting = false;
+      this.form.querySelector("fieldset")?.removeAttribute("disabled");
+      this.reset.disabled = false;
+      this.form.addEventListener("input", (event) => this.input(event));
+      this.form.addEventListener("submit", (event) => event.preventDefault());
+      this.form.addEventListener("reset", (event) => {
+        event.preventDefault();
+        this.set(this.defaults);
+      });
+      root.addEventListener("click", (event) => this.click(event));
+      root.addEventListener("keydown", (event) => this.keydown(event));
+      for (const kind of ["pointerdown", "focusin"]) {
+        root.addEventListener(kind, boot, { once: true });
+      }
+      for (const box of root.querySelectorAll(".mm-picture, .mm-rows")) this.scrolls(box);
+      this.controls();
+    }
+
+    changed() {
+      return Object.entries(this.state).filter(([knob, value]) => value !== this.defaults[knob]);
+    }
+
+    input({ target }) {
+      const value = target.type === "checkbox" ? (target.checked ? "on" : "off") : target.value;
+      this.set({ [target.name]: value });
+    }
+
+    click(event) {
+      const step = event.target.closest("[data-step]");
+      const mark = event.target.closest(".mm-mark");
+      if (mark) this.set(sets(mark));
+      if (!step || step.getAttribute("aria-disabled") === "true") return;
+      const select = step.parentNode.querySelector("select");
+      const option = select.options[select.selectedIndex + Number(step.dataset.step)];
+      if (option) this.set({ [select.name]: option.value });
+    }
+
+    keydown(event) {
+      const mark = event.target.closest(".mm-mark");
+      if (!mark || (event.key !== "Enter" && event.key !== " ")) return;
+      event.preventDefault(); // the space bar would scroll
+      if (!event.repeat) this.set(sets(mark));
+    }
+
+    set(change) {
+      this.state = { ...this.state, ...change };
+      this.controls();
+      writeAddressSoon();
+      if (!draw) {
+        this.root.dataset.live ??= "waiting";
+        boot();
+      }
+      this.refresh();
+    }
+
+    // Drawn at most once a frame, and then the last state; before the runtime is there, when it is.
+    refresh(now = false) {
+      if (!draw || (this.waiting && !now)) return;
+      this.waiting = true;
+      const act = () => {
+        this.waiting = false;
+        this.show();
+      };
+      if (now) act();
+      else FRAME(act);
+    }
+
+    show() {
+      const asked = JSON.stringify(this.state);
+      const first = this.root.dataset.drawn === undefined;
+      if (asked === this.shown && !first) return;
+      let answer;
+      try {
+        answer = JSON.parse(draw(JSON.stringify({
+          figure: this.root.dataset.figure, uid: this.root.id, fixed: this.fixed, state: this.state,
+        })));
+      } catch (error) {
+        console.warn(error.message);
+        this.fail();
+        return;
+      }
+      this.root.dataset.drawn = Number(this.root.dataset.drawn ?? 0) + 1;
+      this.state = answer.state; // without what an address had in it that the figure does not know
+      this.controls();
+      if (asked !== this.shown) this.put(answer);
+      this.shown = JSON.stringify(this.state);
+      if (asked !== this.shown) writeAddressSoon();
+    }
+
+    put(answer) {
+      const focus = document.activeElement;
+      const mark = this.picture.contains(focus) ? focus.dataset : null;
+      this.picture.innerHTML = answer.svg;
+      if (mark?.mark !== undefined) this.focus(mark);
+      this.root.querySelector(".mm-rows").innerHTML = answer.table;
+      this.root.querySelector(".mm-status").textContent = answer.status;
+      this.root.classList.toggle("mm-refused", answer.problem !== "");
+    }
+
+    // The picture is new, but the reader is still at the same mark.
+    focus({ mark, knob, value }) {
+      const marks = [...this.picture.querySelectorAll(".mm-mark")];
+      const same = marks.find((one) => one.dataset.mark === mark)
+        ?? marks.find((one) => one.dataset.knob === knob && one.dataset.value === value);
+      (same ?? this.picture).focus({ preventScroll: true });
+    }
+
+    // Controls say what the state is, whoever changed it: a control, a mark or the address.
+    controls() {
+      for (const element of this.form.elements) {
+        const value = this.state[element.name];
+        if (value === undefined) continue;
+        if (element.type === "checkbox") element.checked = value === "on";
+        else if (element.type === "radio") element.checked = element.value === value;
+        else if ([...element.options].some((option) => option.value === value)) element.value = value;
+      }
+      for (const button of this.form.querySelectorAll("[data-step]")) {
+        const select = button.parentNode.querySelector("select");
+        const at = select.selectedIndex + Number(button.dataset.step);
+        button.setAttribute("aria-disabled", String(!select.options[at]));
+      }
+      this.reset.setAttribute("aria-disabled", String(!this.changed().length));
+    }
+
+    // A box is a stop of the Tab key only while there is something to scroll in it.
+    scrolls(box) {
+      const look = () => {
+        if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+        else box.removeAttribute("tabindex");
+      };
+      new ResizeObserver(look).observe(box);
+    }
+
+    fail() {
+      if (this.root.dataset.live === "failed") return;
+      this.root.dataset.live = "failed";
+      this.form.querySelector("fieldset")?.setAttribute("disabled", "");
+      this.reset.disabled = true;
+      this.state = JSON.parse(this.shown);
+      this.controls();
+      const line = document.createElement("p");
+      line.className = "mm-off";
+      line.setAttribute("role", "status");
+      line.textContent = "The controls cannot run in this browser. The picture, its numbers and "
+        + "its table are those of the first state.";
+      this.form.after(line);
+    }
+  }
+
+  // ---- hints: open on focus and under the pointer, closed by Escape
+
+  function hints() {
+    for (const hint of document.querySelectorAll(".mm-hint")) {
+      const tip = hint.querySelector(".mm-tip");
+      const open = () => {
+        delete hint.dataset.closed;
+        tip.style.left = "";
+        const edge = document.documentElement.clientWidth - 8;
+        const over = tip.getBoundingClientRect().right - edge;
+        if (over > 0) tip.style.left = `${-over}px`;
+      };
+      hint.addEventListener("pointerenter", open);
+      hint.addEventListener("focusin", open);
+    }
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      for (const hint of document.querySelectorAll(".mm-hint")) hint.dataset.closed = "";
+    });
+  }
+
+  // ---- predictions: a number from the reader, then the answer beside it
+
+  function guesses() {
+    for (const root of document.querySelectorAll(".mm-guess")) {
+      const form = root.querySelector("form");
+      const answer = Number(root.dataset.answer);
+      form.hidden = false;
+      root.classList.add("mm-asks");
+      form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        const entry = form.querySelector("input");
+        const guess = readNumber(entry.value);
+        const gap = root.querySelector(".mm-gap");
+        if (guess === null) {
+          gap.textContent = "A number, please.";
+          return;
+        }
+        const shown = root.querySelector(".mm-answer p").textContent;
+        gap.textContent = `You said ${entry.value.trim()}; it is ${shown} ${distance(guess, answer)}`;
+        entry.readOnly = true;
+        root.classList.add("mm-told");
+      });
+    }
+  }
+
+  // 1,200.5 and 8.65 and 8,65: a comma is a decimal sign where it cannot part thousands.
+  function readNumber(text) {
+    const bare = text.trim().replace(/[\s_]/g, "");
+    const plain = /^\d+,(\d{1,2}|\d{4,})$/.test(bare) ? bare.replace(",", ".") : bare.replace(/,/g, "");
+    return /^-?(\d+\.?\d*|\.\d+)(e-?\d+)?$/i.test(plain) ? Number(plain) : null;
+  }
+
+  function distance(guess, answer) {
+    const ratio = guess / answer;
+    if (ratio > 0.98 && ratio < 1.02) return "Right.";
+    if (!(ratio > 0) || !Number.isFinite(ratio)) return "";
+    const factor = ratio > 1 ? ratio : 1 / ratio;
+    const digits = factor < 10 ? factor.toFixed(factor < 1.1 ? 2 : 1) : Math.round(factor).toLocaleString("en");
+    return `Your guess is ${digits} times too ${ratio > 1 ? "high" : "low"}.`;
+  }
+
+  // ---- start
+
+  function follow() {
+    const address = readAddress();
+    if (!figures.some((figure) => address.has(figure.key))) return [];
+    return figures.filter((figure) => {
+      const known = Object.entries(address.get(figure.key) ?? {}).filter(([knob]) => knob in figure.defaults);
+      const before = JSON.stringify(figure.state);
+      figure.state = { ...figure.defaults, ...Object.fromEntries(known) };
+      figure.controls();
+      return JSON.stringify(figure.state) !== before;
+    });
+  }
+
+  for (const root of document.querySelectorAll(".mm-figure[data-figure]")) figures.push(new Figure(root));
+  hints();
+  guesses();
+  if (!figures.length) return;
+  const shared = follow();
+  if (shared.length) {
+    boot(); // an address with a state asks for another picture than the first
+    const [entry] = performance.getEntriesByType("navigation");
+    if (entry?.type === "navigate" && window.scrollY === 0) shared[0].root.scrollIntoView();
+  } else if (!savesData()) {
+    if (document.readyState === "complete") idle(boot);
+    else window.addEventListener("load", () => idle(boot));
+  }
+  window.addEventListener("hashchange", () => {
+    for (const figure of follow()) figure.set({});
+  });
+  window.addEventListener("pagehide", () => {
+    if (writing) writeAddress();
+  });
+})();
