@@ -11,8 +11,8 @@ Texts that may move with a knob (the value at a bar's end) have an id that start
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, product
-from math import gcd, isfinite
+from itertools import islice, pairwise, product
+from math import gcd, isfinite, prod
 
 from contrast import contrast
 
@@ -59,16 +59,17 @@ def states(figure: Figure, limit: int = 400) -> list[dict[str, str]]:
     """All states of the knobs; past `limit`, the defaults, each knob turned alone, and a spread."""
     names = [knob.name for knob in figure.knobs]
     values = [knob.values() for knob in figure.knobs]
-    every = [dict(zip(names, state, strict=True)) for state in product(*values)]
-    if len(every) <= limit:
-        return every
-    step = -(-len(every) // limit)
+    count = prod(map(len, values))
+    if count <= limit:
+        return [dict(zip(names, state, strict=True)) for state in product(*values)]
+    step = -(-count // limit)
     while any(gcd(step, len(options)) > 1 for options in values):
         step += 1  # coprime to every knob's number of values, so that all of them keep turning
     alone = [
         figure.defaults() | {knob.name: value} for knob in figure.knobs for value in knob.values()
     ]
-    return alone + every[::step]
+    spread = islice(product(*values), 0, None, step)
+    return alone + [dict(zip(names, state, strict=True)) for state in spread]
 
 
 def check_figure(
@@ -107,12 +108,19 @@ def check_scene(scene: Scene) -> None:
         assert mark.role in PALETTE, f"role {mark.role!r} is not in the palette: {mark}"
         _check_frame(mark, scene)
     texts = [(order, mark) for order, mark in enumerate(marks) if isinstance(mark, Text)]
-    for order, text in texts:
+    boxes = [_box(mark) for mark in marks]
+    for at, (order, text) in enumerate(texts):
         assert text.size >= MINIMUM_TEXT, f"text under {MINIMUM_TEXT} units: {text}"
-        for _, other in texts[: texts.index((order, text))]:
-            assert not _overlap(text_box(text), text_box(other)), f"texts collide: {text} {other}"
-        _check_free(order, text, marks)
-        _check_contrast(order, text, marks)
+        for earlier, other in texts[:at]:
+            assert not _overlap(boxes[order], boxes[earlier]), f"texts collide: {text} {other}"
+        # Only what comes near a text can spoil it: a busy picture has thousands of other marks.
+        near = [
+            (i, mark)
+            for i, mark in enumerate(marks)
+            if i != order and _near(boxes[order], boxes[i])
+        ]
+        _check_free(order, text, near)
+        _check_contrast(order, text, near)
 
 
 def _check_names(scene: Scene) -> None:
@@ -148,16 +156,16 @@ def _check_frame(mark: Drawn, scene: Scene) -> None:
     assert inside, f"outside the frame of {scene.width} by {scene.height}: {mark}"
 
 
-def _check_free(order: int, text: Text, marks: Sequence[Drawn]) -> None:
+def _check_free(order: int, text: Text, marks: Sequence[tuple[int, Drawn]]) -> None:
     """No border, line or arrow runs through the text, and nothing is drawn over it.
 
     Grid lines may pass behind. A filled rectangle of role "ground" between a stroke and the text
     (a plate) makes the text readable, so it lifts the ban.
     """
     box = _shrunk(text_box(text))
-    plates = [at for at, mark in enumerate(marks[:order]) if _is_plate(mark) and _holds(mark, box)]
+    plates = [at for at, mark in marks if at < order and _is_plate(mark) and _holds(mark, box)]
     covered = max(plates, default=-1)
-    for at, mark in enumerate(marks):
+    for at, mark in marks:
         if isinstance(mark, Text) or mark.role == "grid" or at < covered or _is_plate(mark):
             continue
         if isinstance(mark, Rect):
@@ -170,13 +178,13 @@ def _check_free(order: int, text: Text, marks: Sequence[Drawn]) -> None:
             assert not crossed, f"text crosses a stroke: {text} {mark}"
 
 
-def _check_contrast(order: int, text: Text, marks: Sequence[Drawn]) -> None:
+def _check_contrast(order: int, text: Text, marks: Sequence[tuple[int, Drawn]]) -> None:
     """4.5 to 1 against what lies directly behind the text, in both themes."""
     box = _shrunk(text_box(text))
     behind = [
         mark
-        for mark in marks[:order]
-        if isinstance(mark, Rect) and mark.filled and _holds(mark, box)
+        for at, mark in marks
+        if at < order and isinstance(mark, Rect) and mark.filled and _holds(mark, box)
     ]
     for theme in (0, 1):
         ground = PALETTE["ground"][theme]
@@ -250,6 +258,13 @@ def _overlap(one: Box, other: Box) -> bool:
     return (
         min(one[2], other[2]) - max(one[0], other[0]) > TOLERANCE
         and min(one[3], other[3]) - max(one[1], other[1]) > TOLERANCE
+    )
+
+
+def _near(one: Box, other: Box) -> bool:
+    """Whether two boxes touch or overlap; a stroke's box may have no width."""
+    return min(one[2], other[2]) >= max(one[0], other[0]) and min(one[3], other[3]) >= max(
+        one[1], other[1]
     )
 
 
