@@ -12,6 +12,9 @@ MODULES: dict[str, str] = {
     "activation-tally": "counting",
     "levers": "sharding",
     "replica-groups": "sharding",
+    "schedule": "pipeline",
+    "recompute-diagram": "block",
+    "precision-diagram": "precision",
 }
 
 
