@@ -9,7 +9,7 @@ PY := .venv/bin/python
 # (or a moved checkout) is noticed whatever the dates of the files say.
 SETUP := .venv/setup-$(shell { pwd; cat requirements.txt pyproject.toml; } | cksum | tr -s ' \t' '--')
 
-.PHONY: book test check lab bench setup clean
+.PHONY: book test check lab bench live setup clean
 
 book: $(SETUP)
 	$(PY) book/build.py
@@ -30,6 +30,10 @@ lab: $(SETUP)
 
 bench: $(SETUP)
 	@for bench in tests/bench_*.py; do echo "== $$bench"; $(PY) $$bench || exit 1; done
+
+# The runtime of the live figures alone (make book does this too): from npm, once for a lock file.
+live: $(SETUP)
+	$(PY) book/_live/build.py
 
 setup: $(SETUP)
 

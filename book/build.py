@@ -18,6 +18,7 @@ HTML = BUILD / "html"
 WORK = BUILD / "work"
 STAMP = BUILD / "book.stamp"
 SOURCES = ("book", "memmodel", "_config.yml", "_toc.yml", "requirements.txt")
+EXTENSIONS = (ROOT / "book" / "_ext", ROOT / "book" / "_live", ROOT)
 NOT_SOURCES = {"node_modules", "__pycache__", ".ipynb_checkpoints"}
 
 
@@ -44,7 +45,7 @@ def run(*command: str) -> None:
     """Run one of the builders; its own words on stderr say what went wrong."""
     environment = os.environ | {
         "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel of this environment, not one of the user's
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "book" / "_ext"), str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join(map(str, EXTENSIONS)),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
@@ -67,6 +68,7 @@ def alone() -> Iterator[None]:
 def build_book() -> None:
     """Build all pages afresh, beside the book that is there; a warning is an error."""
     shutil.rmtree(WORK, ignore_errors=True)
+    run(sys.executable, "book/_live/build.py")  # what the pages' figures run on
     jupyter_book = "from jupyter_book.cli.main import main; main()"
     options = ("--all", "-W", "-n", "--keep-going", "-q", "--path-output", str(WORK))
     run(sys.executable, "-c", jupyter_book, "build", ".", *options)
