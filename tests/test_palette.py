@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from contrast import contrast
+from contrast import APART, check_greyscale, contrast
 
 from memmodel.palette import PALETTE
+from memmodel.scene import Mark, Rect, Scene, Table, Text
 
 THEMES = ("light", "dark")
 # "grid" is decoration (a faint help for the eye: every value it marks is also written).
@@ -22,8 +24,6 @@ TEXT = {
 # In a stack and in a list these stand side by side, in the order of the ledger. Categories that
 # are not neighbours may share a grey; any further fill of the same hue is hatched instead.
 CATEGORIES = ("weights", "gradients", "optimizer", "activations")
-# Ratio of two greys that the eye tells apart when they touch (text needs far more).
-APART = 1.4
 
 
 def of(role: str, theme: int) -> str:
@@ -63,3 +63,18 @@ def test_every_colour_is_six_hex_digits() -> None:
 
 def test_a_pale_text_colour_would_fail() -> None:
     assert contrast("#9aa4af", "#ffffff") < 4.5
+
+
+def test_fills_that_touch_and_differ_in_colour_alone_fail() -> None:
+    left, right = Rect(0, 0, 50, 20, "gradients"), Rect(50, 0, 50, 20, "activations")
+
+    def scene(*marks: Mark) -> Scene:
+        return Scene(100, 100, marks, "alt", "status", Table(("a",), (("1",),)))
+
+    with pytest.raises(AssertionError, match="colour alone"):
+        check_greyscale(scene(left, right))
+    check_greyscale(scene(left, replace(right, x=60)))
+    check_greyscale(scene(left, replace(right, hatch=True)))
+    check_greyscale(scene(left, replace(right, role="optimizer")))
+    labels = (Text(5, 15, "one", "ground"), Text(55, 15, "two", "ground"))
+    check_greyscale(scene(left, right, *labels))

@@ -1,0 +1,75 @@
+"""Looking at a page as axe, a keyboard, a screen reader and a small screen do (see probes.js)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+TESTS = Path(__file__).resolve().parent
+AXE = TESTS.parent / "book" / "_live" / "node_modules" / "axe-core" / "axe.min.js"
+PROBES = TESTS / "probes.js"
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+HEIGHT = 900
+
+# What axe cannot decide by itself, and why it is right: (rule, where, reason).
+EXPLAINED = (
+    (
+        "color-contrast",
+        ".mm-figure svg",
+        (
+            "Axe does not look behind SVG text. The geometry checks do, on the scene; a test here "
+            "compares the colours that the browser uses with the scene's."
+        ),
+    ),
+    (
+        "color-contrast",
+        ".bd-sidebar-primary",
+        "Out of the screen at 390 px, where axe sees no ground; decided at 1280 px.",
+    ),
+    (
+        "label-content-name-mismatch",
+        ".mm-stepper",
+        "A sign is no word: the buttons − and + are called by what they do.",
+    ),
+    ("label-content-name-mismatch", ".mm-hint", "A question mark is no word."),
+)
+
+
+def ask(page: Page, probe: str, argument: Any = None) -> Any:
+    """Ask the page a question of probes.js."""
+    if not page.evaluate("'probes' in window"):
+        page.evaluate(PROBES.read_text(encoding="utf-8"))
+    return page.evaluate("([probe, argument]) => probes[probe](argument)", [probe, argument])
+
+
+def axe(page: Page) -> tuple[list[str], list[str]]:
+    """Return the violations, and what axe could not decide and nobody has explained."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    explained = [(rule, where) for rule, where, _ in EXPLAINED]
+    violations, doubts = ask(page, "axe", {"rules": RULES, "explained": explained})
+    return violations, doubts
+
+
+def wait_until_idle(page: Page) -> None:
+    """Wait until nothing is loading any more and the figures answer."""
+    page.wait_for_load_state("networkidle")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.mm-figure[data-figure]')]"
+        ".every((figure) => figure.dataset.live === 'ready')",
+        timeout=20_000,
+    )
+
+
+def look(page: Page, *, width: int = 1280, theme: str = "light", motion: str = "reduce") -> None:
+    """Look at the page in another way, and wait until it has settled."""
+    resized = page.viewport_size != {"width": width, "height": HEIGHT}
+    page.emulate_media(color_scheme=theme, reduced_motion=motion)  # type: ignore[arg-type]
+    page.wait_for_function(
+        "(theme) => (document.documentElement.dataset.theme ?? theme) === theme", arg=theme
+    )
+    if resized:
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        page.wait_for_timeout(350)  # the theme looks for scroll boxes 300 ms after a resize
