@@ -11,6 +11,7 @@ from pathlib import Path
 
 MOST_BYTES = 2**24  # of a plan or a config, which have a few hundred
 MOST_DIGITS = 400  # of a number: more than any float has
+MOST_TEXT = 600  # characters of a message, which may quote what was given
 
 _KINDS = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 
@@ -96,3 +97,14 @@ def _unreadable(source: str, error: OSError | ValueError) -> ValueError:
     # open raises a bare ValueError for what no file can be called.
     reason = error.strerror if isinstance(error, OSError) else "not a file name"
     return ValueError(f"{source}: cannot be read ({reason})")
+
+
+def one_line(mistake: object) -> str:
+    r"""A mistake as one line of bounded length that any terminal can print.
+
+    >>> one_line(ValueError("pp:\n  no text: \udcff"))
+    'pp: no text: \\udcff'
+    """
+    text = str(mistake).encode("utf-8", "backslashreplace").decode()
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_TEXT else line[: MOST_TEXT - 4] + " ..."

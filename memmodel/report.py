@@ -127,18 +127,19 @@ def _lines_table(ledger: RankLedger) -> str:
 
 
 def _ranks_table(ranks: Sequence[RankLedger]) -> str:
-    rows = [["rank", *CATEGORIES[:4], "total", "alive", "holds"]]
+    shown = [c for c in CATEGORIES if c != "reserve" or any(ledger.totals[c] for ledger in ranks)]
+    rows = [["rank", *shown, "total", "alive", "holds"]]
     rows += [
         [
             str(ledger.rank),
-            *(size_text(ledger.totals[category]) for category in CATEGORIES[:4]),
+            *(size_text(ledger.totals[category]) for category in shown),
             size_text(ledger.total),
             " + ".join(map(str, ledger.stashes)),
             _where(ledger),
         ]
         for ledger in ranks
     ]
-    return table(rows, right=range(7))
+    return table(rows, right=range(len(shown) + 3))
 
 
 # --- block -----------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ LEVELS: dict[str, int] = {
     "live": 8,
     "widgets": 8,
     "report": 8,
-    "__main__": 9,
+    "flags": 8,
+    "commands": 9,
+    "__main__": 10,
 }
 SIDEWAYS: set[tuple[str, str]] = {
     ("ledger", "plan"),

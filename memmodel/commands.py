@@ -1,0 +1,133 @@
+"""What the commands do: a checked plan, block, model or schedule in, a table or JSON out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from memmodel import report, schedule
+from memmodel.configs import load
+from memmodel.flags import field_values, number
+from memmodel.formats import recipe
+from memmodel.graph import block
+from memmodel.inputs import as_text, one_line, parse_json_object, read_lines, read_text
+from memmodel.ledger import Account, RankLedger, account
+from memmodel.plan import MOST, Plan, check_forwards, check_integer, field_help, names, pairs
+from memmodel.recompute import marks, stash
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, allow_nan=False))
+
+
+# --- account ---------------------------------------------------------------------------------
+
+
+def run_account(arguments: argparse.Namespace) -> int:
+    """The memory of one GPU, line by line, of one plan or of a batch."""
+    flags = field_values(arguments)
+    if arguments.batch is not None:
+        if arguments.plan is not None:
+            raise ValueError("give a plan file or --batch, not both")
+        return _batch(arguments.batch, flags, arguments.rank)
+    values = {}
+    if arguments.plan is not None:
+        values = parse_json_object(read_text(Path(arguments.plan), arguments.plan), arguments.plan)
+    found = account(Plan.from_dict(values | flags))
+    ranks = _chosen(found, arguments.rank)
+    if arguments.json:
+        _print_json(report.account_document(found, ranks))
+    else:
+        print(report.account_text(found, ranks))
+    return 0
+
+
+def _chosen(found: Account, rank: str) -> Sequence[RankLedger]:
+    if rank == "all":
+        return found.ranks
+    if rank == "peak":
+        return (found.peak,)
+    chosen = number(rank)
+    if not isinstance(chosen, int) or not 0 <= chosen < len(found.ranks):
+        raise ValueError(
+            f"rank = {rank}, but peak, all or a number from 0 to {len(found.ranks) - 1} is needed"
+        )
+    return (found.ranks[chosen],)
+
+
+def _batch(name: str, flags: dict[str, object], rank: str) -> int:
+    """One plan a line in, one document a line out, in order; a bad line loses nothing else."""
+    count = bad = 0
+    for count, line in enumerate(read_lines(name), start=1):
+        try:
+            values = parse_json_object(as_text(line, f"line {count}"), f"line {count}")
+            found = account(Plan.from_dict(values | flags))
+            document = report.account_document(found, _chosen(found, rank))
+        except ValueError as error:
+            document, bad = {"error": one_line(error)}, bad + 1
+        _print_json(document)
+    if not count:
+        raise ValueError(f"{name}: empty, one plan a line is needed")
+    if bad:
+        raise ValueError(f"{bad} of {count} lines are not valid plans")
+    return 0
+
+
+# --- block, params, schedule -----------------------------------------------------------------
+
+
+def run_block(arguments: argparse.Namespace) -> int:
+    """What one block keeps for its backward, tensor by tensor."""
+    given = field_values(arguments)
+    plan_of_block = {name: given.get(name, default) for name, _, default, _ in field_help()}
+    arch = load(str(plan_of_block["model"]))
+    check_integer("seq_len", plan_of_block["seq_len"], 1, MOST)
+    seq_len = int(str(plan_of_block["seq_len"]))
+    kind = arguments.kind or arch.kinds[-1]
+    graph = block(arch, kind)
+    replayed = marks(
+        [graph],
+        str(plan_of_block["recompute"]),
+        replay=names("replay", plan_of_block["replay"]),
+        save=names("save", plan_of_block["save"]),
+    )[kind]
+    formats = dict(pairs("formats", plan_of_block["formats"]))
+    precision = recipe(str(plan_of_block["recipe"]), formats)
+    found = stash(graph, precision, replayed, plan_of_block["dual_stash"] is True)
+    if arguments.json:
+        _print_json(report.block_document(found, seq_len))
+    else:
+        print(report.block_text(found, seq_len))
+    return 0
+
+
+def run_params(arguments: argparse.Namespace) -> int:
+    """The parameters of a model, by class."""
+    arch = load(arguments.model)
+    if arguments.json:
+        _print_json(report.params_document(arch))
+    else:
+        print(report.params_text(arch))
+    return 0
+
+
+def run_schedule(arguments: argparse.Namespace) -> int:
+    """A pipeline schedule: its order, peaks and bubble."""
+    shape: dict[str, int] = {}
+    for name in ("pp", "microbatches", "virtual_stages"):
+        value = getattr(arguments, name)
+        if value is None:
+            kind = schedule.SCHEDULES.get(arguments.name)
+            shape[name] = kind.default_virtual_stages if kind else 1
+        else:
+            check_integer(name, number(value), 1, MOST)
+            shape[name] = int(value)
+    schedule.check(arguments.name, **shape)
+    check_forwards(**shape)
+    if arguments.json:
+        _print_json(report.schedule_document(arguments.name, **shape))
+    else:
+        print(report.schedule_text(arguments.name, **shape))
+    return 0
