@@ -13,6 +13,7 @@ MODULES: dict[str, str] = {
     "levers": "sharding",
     "replica-groups": "sharding",
     "schedule": "pipeline",
+    "fold": "fold",
     "recompute-diagram": "block",
     "precision-diagram": "precision",
 }
