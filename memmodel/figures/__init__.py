@@ -14,6 +14,7 @@ MODULES: dict[str, str] = {
     "replica-groups": "sharding",
     "schedule": "pipeline",
     "fold": "fold",
+    "step-memory": "memory",
     "recompute-diagram": "block",
     "precision-diagram": "precision",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from memmodel.architecture import Part
 from memmodel.figures.counting import GROUPS, group
@@ -162,8 +163,13 @@ def _gib(parameters: int) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
 
 
+@lru_cache(maxsize=32)
+def _plan(pp: int, ep: int) -> Plan:
+    return Plan(pp=pp, ep=ep)
+
+
 def _draw(pp: str, ep: str, rank: str) -> Scene:
-    plan = Plan(pp=int(pp), ep=int(ep))
+    plan = _plan(int(pp), int(ep))
     here = min(int(rank), plan.pp - 1)
     ranks = rank_parameters(plan)
     totals = [sum(held.values()) for held in ranks]

@@ -64,11 +64,13 @@ def cells(run: Run) -> tuple[tuple[Cell, ...], ...]:
 
 @dataclass(frozen=True)
 class Window:
-    """The part of the step that is seen, from one time to another."""
+    """The part of the step that is seen, from one time to another, and where it is drawn."""
 
     start: float
     end: float
     makespan: float
+    left: float = LEFT
+    right: float = RIGHT
 
     @property
     def whole(self) -> bool:
@@ -78,11 +80,11 @@ class Window:
     @property
     def scale(self) -> float:
         """Scene units per unit of time."""
-        return (RIGHT - LEFT) / (self.end - self.start)
+        return (self.right - self.left) / (self.end - self.start)
 
     def x(self, time: float) -> float:
         """Where a time lies; what is out of sight lies on the border."""
-        return LEFT + (min(max(time, self.start), self.end) - self.start) * self.scale
+        return self.left + (min(max(time, self.start), self.end) - self.start) * self.scale
 
     def shows(self, start: float, end: float) -> bool:
         """Whether any of a stretch of time is seen."""
@@ -92,8 +94,9 @@ class Window:
 def window(makespan: float, zoom: int, at: int) -> Window:
     """One `zoom`-th of a step, from the time `at` on, moved back where it would end too late.
 
-    >>> window(134, 4, 120)
-    Window(start=100, end=134, makespan=134)
+    >>> seen = window(134, 4, 120)
+    >>> seen.start, seen.end
+    (100, 134)
     """
     length = ceil(makespan / zoom)
     start = int(min(at, makespan - length))
@@ -176,7 +179,7 @@ def axis(seen: Window, top: float, bottom: float) -> tuple[Mark, ...]:
         time = first * step + index * step
         x = seen.x(time)
         marks.append(Rect(x - 0.5, top, 1, bottom - top, "grid"))
-        if x < RIGHT - 8:
+        if x < seen.right - 8:
             marks.append(
                 Text(x, bottom + 15, f"{time:g}", "muted", 12, "middle", id=f"value-tick-{index}")
             )

@@ -126,14 +126,14 @@ def pick(id: str, marks: tuple[Mark, ...], span: Span, chosen: str, seen: Window
 def count_marks(found: Kept, seen: Window, top: float, high: float, most: int) -> Iterator[Mark]:
     """The number alive over time, chunk upon chunk, and its peak; the scale ends at `most`."""
     bottom, unit = top + high, high / most
-    bands = [
+    bands: list[tuple[str, list[tuple[float, float, float]]]] = [
         ("activations soft", [(time, 0, counts[0]) for time, counts in found.levels]),
         ("activations", [(time, counts[0], sum(counts)) for time, counts in found.levels]),
     ]
     yield Line(LEFT, bottom, RIGHT, bottom, "axis")
     for role, steps in bands:
-        yield from _band(role, steps, seen, bottom, unit)
-    yield from _band("gradients soft", _stacked(found), seen, bottom, unit)
+        yield from band(role, steps, seen, bottom, unit)
+    yield from band("gradients soft", _stacked(found), seen, bottom, unit)
     count = sum(found.peak)
     y = bottom - count * unit
     yield Line(LEFT, y, RIGHT, y, "text", dash=True, id="peak")
@@ -145,10 +145,11 @@ def count_marks(found: Kept, seen: Window, top: float, high: float, most: int) -
     yield Text(LEFT - 8, bottom, "alive", "muted", 12, "end", id="label-alive")
 
 
-def _stacked(found: Kept) -> list[tuple[float, int, int]]:
+def _stacked(found: Kept) -> list[tuple[float, float, float]]:
     """The output gradients held, on top of the stashes alive at the same time."""
     changes = sorted({time for time, _ in (*found.levels, *found.gradients)})
-    steps, stashes, gradients = [], 0, 0
+    steps: list[tuple[float, float, float]] = []
+    stashes = gradients = 0
     below, above = dict(found.levels), dict(found.gradients)
     for time in changes if found.gradients else ():
         stashes = sum(below[time]) if time in below else stashes
@@ -157,8 +158,8 @@ def _stacked(found: Kept) -> list[tuple[float, int, int]]:
     return steps
 
 
-def _band(
-    role: str, steps: list[tuple[float, int, int]], seen: Window, bottom: float, unit: float
+def band(
+    role: str, steps: list[tuple[float, float, float]], seen: Window, bottom: float, unit: float
 ) -> Iterator[Path]:
     """A filled band between two step curves, as (time, lower, upper) from each time on."""
     lower: list[tuple[float, float]] = []
