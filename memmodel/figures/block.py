@@ -1,0 +1,210 @@
+"""Chapter 4, recompute what is cheap: a block whose operations are saved or replayed by a click."""
+
+from __future__ import annotations
+
+from memmodel.figures import gauges
+from memmodel.figures.diagram import ATTENTION, WIDTH, Box, boxes, op_box, slab, wires
+from memmodel.figures.gauges import HEIGHT, KINDS, RANK_TOKENS, SCALES, SEQ_LEN, sized
+from memmodel.figures.marking import (
+    BF16,
+    CUSTOM,
+    MARKED,
+    box_mflop,
+    full_size,
+    graph,
+    half_of,
+    recognise,
+    replayed_by,
+    setting,
+    statistic,
+    tensor_state,
+)
+from memmodel.formats import number_text, size_text
+from memmodel.graph import Op
+from memmodel.recompute import POLICIES, Marks, Stash, stash
+from memmodel.scene import Choice, Figure, Group, Hidden, Mark, Scene, Table
+
+
+def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
+    replayed = replayed_by(policy, marks)
+    shown = graph(kind)
+    kept = stash(shown, BF16, replayed & frozenset(shown.markable))
+    flips = {op: kept.flip(op) for op in shown.markable}
+    pointless = kept.pointless
+    drawn: list[Mark] = [*wires(kind), *_headings(kind, replayed)]
+    groups: dict[str, list[Mark]] = {}
+    for box in boxes(kind):
+        op = shown.by_name[box.op]
+        marked = box.op in flips
+        sign = ""
+        if marked and box.half != "shared":
+            sign = "!" if box.op in pointless else "" if flips[box.op] else "±0"
+        groups.setdefault(box.op, []).extend(
+            op_box(box, replayed=box.op in kept.replayed if marked else None, sign=sign,
+                   mflop=box_mflop(kind, box.op, box.half))
+        )  # fmt: skip
+        drawn += _tensor(kept, box, op, scale)
+    for name, inside in groups.items():
+        drawn.append(_clickable(kind, kept, name, tuple(inside), flips, replayed))
+    forward, replay = kept.forward_flops(SEQ_LEN), kept.replay_flops(SEQ_LEN)
+    nothing = stash(shown, BF16, frozenset())
+    words = f"{gauges.gigaflop_text(forward)}, {gauges.bars(forward / 1e6)} bars"
+    drawn += gauges.gauges(kept, nothing, forward=forward, replay=replay, words=words)
+    drawn += gauges.notes(
+        ("muted", unpriced(kept)),
+        ("warning", "; ".join(pulled_in(kept, name, scale) for name in pointless)),
+    )
+    name = recognise(kind, replayed)
+    total = gauges.gib_text(kept.bytes_per_token * RANK_TOKENS)
+    share = gauges.percent_text(replay, forward)
+    status = (
+        f"{'Custom marks' if name == CUSTOM else name}: {kept.bytes_per_token:,} bytes per token "
+        f"kept, {total} on {gauges.RANKS[kind]}; {share} of forward replayed."
+    )
+    warned = f" Pointless: {', '.join(pointless)}." if pointless else ""
+    return Scene(
+        width=WIDTH,
+        height=HEIGHT,
+        marks=tuple(drawn),
+        alt=(
+            f"The operations of one {dict(KINDS)[kind]} block, attention on the left, FFN on the "
+            f"right, each saved or replayed. Replayed: "
+            f"{', '.join(op for op in shown.markable if op in replayed) or 'nothing'}. "
+            f"{status}{warned}"
+        ),
+        status=status + warned,
+        table=_table(kept, flips),
+        resolved={"policy": name},
+    )
+
+
+def _tensor(kept: Stash, box: Box, op: Op, scale: str) -> tuple[Mark, ...]:
+    if box.op == "x2" or (box.half == "shared" and box.op == "ffn_down"):
+        return ()
+    state = tensor_state(kept, op)
+    nbytes = half_of(
+        op, box.half, kept.tensors.get(op.name) or full_size(kept.block.kind, op.name, BF16)
+    )
+    words = "not kept" if state == "passing" else sized(nbytes, scale)
+    return slab(box, state=state, nbytes=nbytes, text=words, aux=statistic(kept, op, scale))
+
+
+def _clickable(kind: str, kept: Stash, op: str, inside: tuple[Mark, ...], flips: dict[str, int],
+               replayed: Marks) -> Group:  # fmt: skip
+    if op not in flips:
+        return Group(f"op-{op}", inside)
+    now = op in kept.replayed
+    sets = setting(kind, replayed ^ {op})
+    change = flips[op]
+    effect = "moves no byte" if not change else (
+        f"{'adds' if change > 0 else 'frees'} {size_text(abs(change))} per token"
+    )  # fmt: skip
+    return Group(
+        id=f"op-{op}",
+        marks=inside,
+        knob=sets[0][0],
+        value=sets[0][1],
+        also=sets[1:],
+        label=f"{op}: replay it in backward ({'saving' if now else 'that'} {effect})",
+        pressed=now,
+    )
+
+
+def _headings(kind: str, replayed: Marks) -> list[Mark]:
+    shown = frozenset(graph(kind).markable)
+    ffn = "Mixture of experts" if kind == "moe" else "Dense FFN"
+    drawn: list[Mark] = []
+    for region, words, left, right, ops in (
+        ("attention", "Attention", 26.0, 354.0, frozenset(ATTENTION)),
+        ("ffn", ffn, 404.0, 740.0, frozenset(MARKED) - frozenset(ATTENTION)),
+    ):
+        for at, wide, verb, after in (
+            (right, 78.0, "replay all", replayed | ops),
+            (right - 84, 66.0, "save all", replayed - ops),
+        ):
+            drawn.append(
+                gauges.button(
+                    f"{verb} {region}", at, wide, verb,
+                    label=f"{words}: {verb}", pressed=not (after ^ replayed) & shown,
+                    sets=setting(kind, after),
+                )
+            )  # fmt: skip
+        drawn.append(gauges.heading(words, left))
+    drawn += gauges.legend(
+        (("kept", 404, 56), ("anchor", 404, 76), ("replayed", 590, 56))
+    )  # fmt: skip
+    return drawn
+
+
+def unpriced(kept: Stash) -> str:
+    """What is replayed and has no FLOPs in this model: it still costs time."""
+    adds = [op.name for op in kept.block.ops if op.kind == "add" and op.name in kept.replayed]
+    sends = kept.replayed_communication
+    words = [
+        f"{name}{'s' if len(ops) > 1 else ''} {' and '.join(ops)}"
+        for name, ops in (("all-to-all", sends), ("addition", adds))
+        if ops
+    ]
+    return f"Replayed but not priced: {', '.join(words)}." if words else ""
+
+
+def pulled_in(kept: Stash, op: str, scale: str) -> str:
+    """What a pointless replay keeps in memory that saving the operation would not."""
+    saved = stash(kept.block, kept.recipe, kept.replayed - {op}, kept.dual_stash)
+    pulled = [
+        f"{name} ({sized(size, scale)})"
+        for name, size in kept.tensors.items()
+        if name not in saved.tensors
+    ]
+    keeps = f": its replay keeps {', '.join(pulled)}" if pulled else ""
+    return f"{op} is replayed, but nothing reads it{keeps}"
+
+
+def _table(kept: Stash, flips: dict[str, int]) -> Table:
+    rows = []
+    for op in kept.block.ops:
+        if op.name == "x2":
+            continue
+        size = kept.tensors.get(op.name, 0)
+        size += kept.tensors.get(op.aux[0], 0) if op.aux else 0
+        flops = op.forward_flops(SEQ_LEN)
+        rows.append((
+            op.name, "replayed" if op.name in kept.replayed else "saved", number_text(size),
+            f"{flips[op.name]:+,}" if op.name in flips else "", number_text(flops),
+            number_text(flops if op.name in kept.replayed else 0),
+        ))  # fmt: skip
+    rows.append((
+        "sum", "", number_text(kept.bytes_per_token), "",
+        number_text(kept.forward_flops(SEQ_LEN)), number_text(kept.replay_flops(SEQ_LEN)),
+    ))  # fmt: skip
+    return Table(("operation", "mark", "bytes kept per token", "a flip adds", "FLOPs per token",
+                  "replayed"), tuple(rows))  # fmt: skip
+
+
+FIGURES = {
+    "recompute-diagram": Figure(
+        name="recompute-diagram",
+        title="Save or recompute",
+        knobs=(
+            Choice(
+                "policy",
+                "Policy",
+                (*((name, name) for name in POLICIES), (CUSTOM, "custom")),
+                "dsv3",
+                hint="A name is shown only while every mark agrees with it.",
+            ),
+            Choice("kind", "Block", KINDS, "moe"),
+            Choice("scale", "Sizes of", SCALES, "rank"),
+            Hidden(
+                "marks",
+                "Marks",
+                ("", "0" * len(MARKED), "01" * 9 + "1", "001" * 6 + "0"),
+                pattern=f"[01]{{{len(MARKED)}}}",
+            ),
+        ),
+        draw=_draw,
+        caption="DeepSeek-V3 in bf16, fused kernels. An interior rank: 17 stashes of 4 layers, "
+        "4,096 tokens each. One bar is 10 MFLOP per token; statistics of norms and attention are "
+        "fp32.",
+    ),
+}

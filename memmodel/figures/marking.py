@@ -1,0 +1,106 @@
+"""Marks as text, and what one box of the block's diagram shows in a state: shared by its faces."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from memmodel.configs import load
+from memmodel.figures.diagram import GEMMS
+from memmodel.figures.gauges import SEQ_LEN, sized
+from memmodel.formats import FORMATS, Recipe, recipe
+from memmodel.graph import Block, Op
+from memmodel.graph import block as block_graph
+from memmodel.recompute import POLICIES, Marks, Stash, marks, tensor_bytes
+
+BF16 = recipe("bf16")
+CUSTOM = "custom"
+
+
+@lru_cache(maxsize=4)
+def graph(kind: str) -> Block:
+    """The block of DeepSeek-V3."""
+    return block_graph(load("deepseek-v3"), kind)
+
+
+# A policy as text: one character for each of these operations, 1 where it is replayed.
+MARKED = graph("moe").markable
+
+
+def marks_text(replayed: Marks) -> str:
+    """Marks as text, in the order of MARKED."""
+    return "".join("1" if op in replayed else "0" for op in MARKED)
+
+
+def marks_of(text: str) -> Marks:
+    """The replayed operations of a text.
+
+    >>> sorted(marks_of("1" + "0" * 17 + "1"))
+    ['moe_add', 'norm1']
+    """
+    return frozenset(op for op, mark in zip(MARKED, text, strict=True) if mark == "1")
+
+
+PRESETS: dict[str, Marks] = {name: marks([graph("moe")], name)["moe"] for name in POLICIES}
+
+
+def recognise(kind: str, replayed: Marks) -> str:
+    """The preset that agrees with every mark that the block of `kind` shows, or "custom"."""
+    shown = frozenset(graph(kind).markable)
+    return next((name for name, preset in PRESETS.items() if not (preset ^ replayed) & shown),
+                CUSTOM)  # fmt: skip
+
+
+def replayed_by(policy: str, text: str) -> Marks:
+    """The replayed operations in force; nothing edited yet is DeepSeek's policy."""
+    if policy == CUSTOM:
+        return marks_of(text) if text else PRESETS["dsv3"]
+    return PRESETS[policy]
+
+
+def setting(kind: str, replayed: Marks) -> tuple[tuple[str, str], ...]:
+    """The knobs that put these marks in force; a preset leaves the remembered ones alone."""
+    name = recognise(kind, replayed)
+    also = (("marks", marks_text(replayed)),) if name == CUSTOM else ()
+    return (("policy", name), *also)
+
+
+def tensor_state(kept: Stash, op: Op) -> str:
+    """How the output of an operation is drawn (see `diagram.slab`)."""
+    if op.name in kept.replayed:
+        return "replayed"
+    if op.name not in kept.tensors:
+        return "passing"
+    return "kept" if kept.block.readers[op.name] else "anchor"
+
+
+@lru_cache(maxsize=512)
+def full_size(kind: str, op: str, formats: Recipe) -> int:
+    """Bytes per token of an operation's output in one orientation, whether kept or not."""
+    return tensor_bytes(graph(kind).by_name[op], formats)
+
+
+def half_of(op: Op, half: str, amount: int) -> int:
+    """The routed or the shared share of a number that is proportional to the output's rows."""
+    if not half or not op.elements:
+        return amount
+    row = 0 if half == "routed" else 1
+    if len(op.rows) <= row:  # the shared expert's own output is never kept
+        return 0
+    count, width = op.rows[row]
+    return amount * count * width // op.elements
+
+
+@lru_cache(maxsize=64)
+def box_mflop(kind: str, op: str, half: str) -> float:
+    """MFLOP per token of a box. The halves of ffn_down share as their inputs do."""
+    found = graph(kind).by_name
+    flops = found[op].forward_flops(SEQ_LEN) if op in GEMMS else 0
+    return half_of(found["swiglu" if op == "ffn_down" else op], half, flops) / 1e6
+
+
+def statistic(kept: Stash, op: Op, scale: str) -> str:
+    """The fp32 statistic kept beside an operation's output, in words."""
+    if op.aux is None or op.name in kept.replayed:
+        return ""
+    name, elements = op.aux
+    return f"{name.split()[0]} {sized(FORMATS['fp32'].nbytes(elements), scale)}"
