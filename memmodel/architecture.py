@@ -83,7 +83,7 @@ class Architecture:
         """Width of the shared experts together: they are one wider FFN."""
         return self.num_shared_experts * self.moe_intermediate_size
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of block that this model has, in order of first use."""
         return tuple(kind for kind in ("dense", "moe") if self.num_layers(kind))

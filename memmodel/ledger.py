@@ -40,14 +40,13 @@ class Line:
         value: Number = 1
         for _, factor in factors:
             value *= factor
-        below: Number = 1
         for _, divisor in divisors:
-            below *= divisor
-        if isinstance(value, int) and isinstance(below, int) and value % below == 0:
-            self.bytes: Number = value // below
-        else:
-            exact = Fraction(value) / below
-            self.bytes = exact.numerator if exact.denominator == 1 else exact
+            # Whole as long as it divides: fractions are exact too, but slow.
+            if isinstance(value, int) and value % divisor == 0:
+                value //= divisor
+            else:
+                value = Fraction(value) / divisor
+        self.bytes = value if isinstance(value, int) or value.denominator > 1 else value.numerator
 
     def formula(self) -> str:
         """The arithmetic in words.
@@ -144,53 +143,55 @@ def layer_counts(plan: Plan, chunks: tuple[Chunk, ...]) -> dict[str, int]:
 
 def _state_lines(plan: Plan, chunks: tuple[Chunk, ...]) -> Iterator[Line]:
     """Weights, gradients and optimizer states: the same parts, three times."""
-    arch = plan.architecture
-    held: dict[tuple[str, str], tuple[tuple[int, Part], ...]] = {}
-    for kind, layers in layer_counts(plan, chunks).items():
-        for part in arch.layer_parts[kind] if layers else ():
-            key = (part.name, part.split)
-            held[key] = (*held.get(key, ()), (layers, part))
-    held = dict(sorted(held.items(), key=lambda item: PARTS.index(item[0][0])))
-    ends = [name for chunk in chunks for name, there in
+    held = _layer_parts(plan, chunks)
+    ends = [plan.architecture.end_parts[name] for chunk in chunks for name, there in
             (("embedding", chunk.embedding), ("final norm", chunk.head), ("head", chunk.head))
             if there]  # fmt: skip
     for state in STATES:
-        dense, experts = _divisors(plan, state)
+        divisors = _divisors(plan, state)
         per_param = _bytes_per_parameter(plan, state, in_block=True)
-        for (name, split), terms in held.items():
-            divisors = experts if split == "experts" else dense[split]
-            for factors in _layer_factors(plan, split, terms):
-                yield Line(state, name, (*factors, per_param), divisors)
+        for name, split, factors in held:
+            yield Line(state, name, (*factors, per_param), divisors[split])
         per_param = _bytes_per_parameter(plan, state, in_block=False)
-        for name in ends:
-            part = arch.end_parts[name]
-            factors = (("parameters", part.elements), per_param)
-            yield Line(state, name, factors, dense[part.split])
+        for part in ends:
+            parameters = ("parameters", part.elements)
+            yield Line(state, part.name, (parameters, per_param), divisors[part.split])
 
 
-def _layer_factors(
-    plan: Plan, split: str, terms: tuple[tuple[int, Part], ...]
-) -> Iterator[tuple[Factor, ...]]:
-    """The factors of one part: kinds whose layers have equally many parameters share a line."""
-    merged: dict[int, int] = {}
-    for layers, part in terms:
-        merged[part.elements] = merged.get(part.elements, 0) + layers
-    for elements, layers in merged.items():
-        if split == "experts":
-            here = Fraction(plan.architecture.num_experts, plan.ep)
-            yield (
-                ("MoE layers", layers),
-                ("experts on this rank", here.numerator),
-                ("parameters per expert", elements // plan.architecture.num_experts),
-            )
-        else:
-            yield (("layers", layers), ("parameters per layer", elements))
+def _layer_parts(
+    plan: Plan, chunks: tuple[Chunk, ...]
+) -> list[tuple[str, str, tuple[Factor, ...]]]:
+    """Name, split and parameters of what the layers hold, as factors, in the ledger's order.
+
+    Kinds of layers that have equally many parameters of a part share a line.
+    """
+    arch = plan.architecture
+    merged: dict[Part, int] = {}
+    for kind, layers in layer_counts(plan, chunks).items():
+        for part in arch.layer_parts[kind] if layers else ():
+            merged[part] = merged.get(part, 0) + layers
+    return [
+        (part.name, part.split, (
+            ("MoE layers", layers),
+            ("experts on this rank", arch.num_experts // plan.ep),
+            ("parameters per expert", part.elements // arch.num_experts),
+        ) if part.split == "experts" else (
+            ("layers", layers),
+            ("parameters per layer", part.elements),
+        ))
+        for part, layers in sorted(merged.items(), key=_place)
+    ]  # fmt: skip
 
 
-def _divisors(
-    plan: Plan, state: str
-) -> tuple[dict[str, tuple[Factor, ...]], tuple[Factor, ...]]:
-    """What divides a state: by split ("tp" or ""), and for the routed experts."""
+def _place(item: tuple[Part, int]) -> int:
+    return _PLACES[item[0].name]
+
+
+_PLACES = {name: place for place, name in enumerate(PARTS)}
+
+
+def _divisors(plan: Plan, state: str) -> dict[str, tuple[Factor, ...]]:
+    """What divides a state, by the split of its tensors."""
     mesh = plan.mesh
     replicas: tuple[Factor, ...] = ()
     expert_replicas: tuple[Factor, ...] = ()
@@ -199,14 +200,15 @@ def _divisors(
         copies = ("copies of the stage", plan.copies)
         replicas = (("DP", mesh.dp), ("CP", mesh.cp), copies)
         expert_replicas = (("EDP", mesh.edp), copies)
-    return (
-        {"": _over(*replicas), "tp": _over(("TP", mesh.tp), *replicas)},
-        _over(("ETP", mesh.etp), *expert_replicas),
-    )
+    return {
+        "": _over(*replicas),
+        "tp": _over(("TP", mesh.tp), *replicas),
+        "experts": _over(("ETP", mesh.etp), *expert_replicas),
+    }
 
 
 def _over(*divisors: Factor) -> tuple[Factor, ...]:
-    return tuple(divisor for divisor in divisors if divisor[1] != 1)
+    return tuple([divisor for divisor in divisors if divisor[1] != 1])
 
 
 def _bytes_per_parameter(plan: Plan, state: str, *, in_block: bool) -> Factor:

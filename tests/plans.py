@@ -22,8 +22,8 @@ def valid_plans(draw: st.DrawFn, /, **fixed: Any) -> dict[str, Any]:
     virtual_stages = draw(st.integers(1, 4)) if schedule == "interleaved" else None
     most = SLOTS // (2 if schedule in ("zbv", "dualpipev") else virtual_stages or 1)
     pp = draw(st.integers(1, most))
-    if schedule == "dualpipe":
-        pp += pp % 2
+    if schedule == "dualpipe" and pp > 1:
+        pp -= pp % 2
     microbatches = 2 * pp * draw(st.integers(1, 3))
     tp = 2 ** draw(st.integers(0, 7))
     cp = draw(st.sampled_from([1, 2, 3, 5, 8]))
