@@ -15,8 +15,10 @@ MODULES: dict[str, str] = {
     "schedule": "pipeline",
     "fold": "fold",
     "step-memory": "memory",
+    "pareto": "pareto",
     "recompute-diagram": "block",
     "precision-diagram": "precision",
+    "frontier": "tradeoff",
 }
 
 
