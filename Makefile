@@ -48,4 +48,4 @@ $(SETUP):
 	@rm -f .venv/setup-* && touch $@
 
 clean:
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -141,3 +142,24 @@ def test_the_citation_says_the_same_everywhere() -> None:
         told = re.search(rf'^{field}: "?(.*?)"?$', cff, re.MULTILINE)
         assert told
         assert re.search(rf"{bibtex}\s*= {{{re.escape(told[1])}}}", about)
+
+
+def test_credits_name_the_versions_that_are_shipped() -> None:
+    about = (ROOT / "book" / "about.md").read_text(encoding="utf-8")
+    package = json.loads((ROOT / "book" / "_live" / "package.json").read_text(encoding="utf-8"))
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "requirements.txt").read_text(), re.M))
+    titles = {
+        "Pyodide": package["dependencies"]["pyodide"],
+        "MathJax": package["dependencies"]["mathjax"],
+        "Sphinx": pins["sphinx"],
+        "Jupyter Book": pins["jupyter-book"],
+        "MyST-NB": pins["myst-nb"],
+        "Sphinx Book Theme": pins["sphinx-book-theme"],
+        "PyData Sphinx Theme": pins["pydata-sphinx-theme"],
+        "sphinx-togglebutton": pins["sphinx-togglebutton"],
+        "sphinx-design": pins["sphinx-design"],
+        "sphinx-exercise": pins["sphinx-exercise"],
+    }
+    assert len(package["dependencies"]) == 2
+    for title, version in titles.items():
+        assert f"{title} {version}" in about
