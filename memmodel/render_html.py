@@ -122,8 +122,8 @@ def guess_html(question: str, answer: float, unit: str, label: str) -> str:
         f'<div class="mm-guess" data-answer="{answer!r}" data-unit="{escape(unit)}">'
         f'<form class="mm-ask" autocomplete="off" hidden><label class="mm-question">'
         f"<span>{escape(question)}</span>"
-        f'<span class="mm-entry"><input type="text" inputmode="decimal" size="8" required '
-        f'aria-label="Your guess in {escape(unit)}"> {escape(unit)}</span></label>'
+        f'<span class="mm-entry"><input type="text" inputmode="decimal" size="8" required> '
+        f"{escape(unit)}</span></label>"
         '<button type="submit">Commit</button></form>'
         f'<details class="mm-answer"><summary><span class="mm-q">{escape(question)} </span>'
         f"Answer</summary><p>{escape(shown)} {escape(unit)}: {escape(label)}.</p></details>"

@@ -163,8 +163,8 @@ def write_core(folder: Path, wasm: bytes, library: bytes) -> None:
     (folder / "runtime.js").write_text(
         f"{(LIVE / 'start.js').read_text('utf-8')}\n"
         f"memmodelRuntime.createModule = (() => {{ {module}\nreturn _createPyodideModule; }})();\n"
-        f"memmodelRuntime.wasmBytes = {len(wasm)};\n"
-        f'memmodelRuntime.core = "{text_of(wasm + library)}";\n',
+        f'memmodelRuntime.wasm = "{text_of(wasm)}";\n'
+        f'memmodelRuntime.library = "{text_of(library)}";\n',
         "utf-8",
     )
 
@@ -178,10 +178,10 @@ def write_package(folder: Path, files: Mapping[str, bytes]) -> None:
     )
 
 
-def ask(folder: Path, calls: list[tuple[str, str, str]]) -> list[str]:
+def ask(folder: Path, calls: list[tuple[str, str, str]], *options: str) -> list[str]:
     """Call functions inside the runtime of `folder`, under node; return their results."""
     done = subprocess.run(
-        [program("node"), str(LIVE / "node.mjs"), str(folder)],
+        [program("node"), str(LIVE / "node.mjs"), str(folder), *options],
         input="".join(json.dumps(call) + "\n" for call in calls),
         capture_output=True,
         text=True,

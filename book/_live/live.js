@@ -17,7 +17,7 @@
       const element = document.createElement("script");
       element.src = script.replace(/live\.js/, name); // keeps the version in the address
       element.onload = resolve;
-      element.onerror = () => reject(new Error(`${name} did not load`));
+      element.onerror = () => reject(new Error(`the file ${name} did not load`));
       document.head.append(element);
     });
   }
@@ -33,7 +33,7 @@
       })
       .catch((error) => {
         console.warn(`Figures stay as they are: ${error.message}`);
-        for (const figure of figures) figure.fail();
+        for (const figure of figures) figure.fail(error);
       });
     return booting;
   }
@@ -173,7 +173,7 @@
         })));
       } catch (error) {
         console.warn(error.message);
-        this.fail();
+        this.fail(new Error("this state could not be drawn"));
         return;
       }
       this.root.dataset.drawn = Number(this.root.dataset.drawn ?? 0) + 1;
@@ -219,16 +219,21 @@
       this.reset.setAttribute("aria-disabled", String(!this.changed().length));
     }
 
-    // A box is a stop of the Tab key only while there is something to scroll in it.
+    // A box is a stop of the Tab key only while there is something to scroll in it, and its edge
+    // fades where there is more.
     scrolls(box) {
       const look = () => {
-        if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+        const hidden = box.scrollWidth - box.clientWidth;
+        if (hidden > 1) box.tabIndex = 0;
         else box.removeAttribute("tabindex");
+        box.classList.toggle("mm-before", box.scrollLeft > 1);
+        box.classList.toggle("mm-after", hidden - box.scrollLeft > 1);
       };
       new ResizeObserver(look).observe(box);
+      box.addEventListener("scroll", look, { passive: true });
     }
 
-    fail() {
+    fail(error) {
       if (this.root.dataset.live === "failed") return;
       this.root.dataset.live = "failed";
       this.form.querySelector("fieldset")?.setAttribute("disabled", "");
@@ -238,8 +243,8 @@
       const line = document.createElement("p");
       line.className = "mm-off";
       line.setAttribute("role", "status");
-      line.textContent = "The controls cannot run in this browser. The picture, its numbers and "
-        + "its table are those of the first state.";
+      line.textContent = `The controls do not work here: ${error.message.split("\n")[0]}. The `
+        + "picture, its numbers and its table stay as they are.";
       this.form.after(line);
     }
   }

@@ -1,6 +1,8 @@
 // Runs the page's own runtime outside of a page: in a context that has what browsers have, and no
 // more. `node node.mjs FOLDER` loads FOLDER/runtime.js and FOLDER/memmodel.js, then answers each
 // line of stdin with one line: a call ["module", "function", argument] gives the function's result.
+// With --digest it gives the SHA-256 of the result, for those who compare thousands.
+import { createHash } from "node:crypto";
 import { createInterface } from "node:readline";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,13 +24,15 @@ const python = await page.memmodelRuntime.python().catch((error) => {
   process.exit(1);
 });
 const functions = new Map();
+const digest = process.argv.includes("--digest");
 for await (const line of createInterface({ input: process.stdin })) {
   const [module, name, argument] = JSON.parse(line);
   const key = `${module}.${name}`;
   if (!functions.has(key)) functions.set(key, python.import(module)[name]);
   let answer;
   try {
-    answer = { result: functions.get(key)(argument) };
+    const result = functions.get(key)(argument);
+    answer = { result: digest ? createHash("sha256").update(result).digest("hex") : result };
   } catch (error) {
     answer = { error: String(error.message) };
   }

@@ -7,26 +7,29 @@
 (function () {
   const self = (globalThis.memmodelRuntime ??= {});
 
-  // base64 of gzip -> bytes. The inflating is done by the browser, off the main thread.
-  async function unpack(text) {
+  // base64 of gzip -> a response, inflated by the browser while it is read.
+  function unpack(text, type = "application/octet-stream") {
     const packed = Uint8Array.fromBase64
       ? Uint8Array.fromBase64(text)
       : Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
+    return new Response(stream, { headers: { "Content-Type": type } });
   }
 
-  // The interpreter and its standard library are packed as one; the package comes apart from them,
-  // since it changes more often.
+  async function bytes(response) {
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
+  // The interpreter compiles while it is inflated; the package comes apart from it and from its
+  // library, since it changes more often.
   self.python = async function () {
-    const core = unpack(self.core).then((bytes) => ({
-      module: WebAssembly.compile(bytes.subarray(0, self.wasmBytes)),
-      stdlib: bytes.subarray(self.wasmBytes),
-    }));
-    const source = unpack(self.source);
-    self.core = self.source = null; // frees the texts
-    const { module, stdlib } = await core;
-    return boot(module, stdlib, await source);
+    const wasm = unpack(self.wasm, "application/wasm");
+    const module = WebAssembly.compileStreaming
+      ? WebAssembly.compileStreaming(wasm)
+      : bytes(wasm).then(WebAssembly.compile);
+    const [library, source] = [self.library, self.source].map((text) => bytes(unpack(text)));
+    self.wasm = self.library = self.source = null; // frees the texts
+    return boot(module, await library, await source);
   };
 
   // A line of JSON that names each file and its length, then the files one after another.
@@ -40,7 +43,7 @@
     }
   }
 
-  async function boot(module, stdlib, source) {
+  async function boot(module, library, source) {
     const none = Symbol("no value"); // how the interpreter's C code sees a failed call of JavaScript
     const api = {
       config: { jsglobals: globalThis, env: {}, args: [], packages: [] },
@@ -59,7 +62,7 @@
       instantiateWasm(imports, done) {
         imports.env.Jsv_GetError_import = () => none;
         imports.env.JsvError_Check = (value) => value === none;
-        Promise.resolve(module)
+        module
           .then(async (compiled) => done(await WebAssembly.instantiate(compiled, imports), compiled))
           .catch((error) => settings.failed(error));
         return {};
@@ -72,7 +75,7 @@
           api.pyVersionTuple = [major, minor, 0];
           api.sitePackages = `/lib/python${major}.${minor}/site-packages`;
           made.FS.mkdirTree(api.sitePackages);
-          made.FS.writeFile(`/lib/python${major}${minor}.zip`, stdlib);
+          made.FS.writeFile(`/lib/python${major}${minor}.zip`, library);
           writeFiles(made.FS, source);
         },
       ],
