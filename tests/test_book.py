@@ -147,7 +147,8 @@ def test_the_citation_says_the_same_everywhere() -> None:
 def test_credits_name_the_versions_that_are_shipped() -> None:
     about = (ROOT / "book" / "about.md").read_text(encoding="utf-8")
     package = json.loads((ROOT / "book" / "_live" / "package.json").read_text(encoding="utf-8"))
-    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "requirements.txt").read_text(), re.M))
+    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", requirements, re.MULTILINE))
     titles = {
         "Pyodide": package["dependencies"]["pyodide"],
         "MathJax": package["dependencies"]["mathjax"],
