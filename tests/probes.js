@@ -20,15 +20,15 @@ window.probes = (() => {
   const FOCUSABLE = ["a[href]", "button", "input", "select", "textarea", "summary", "[tabindex]"]
     .map((kind) => `${kind}:not([disabled]):not([tabindex="-1"])`).join(", ");
 
-  // Where the Tab key stops; a group of radio buttons is one stop.
+  // Where the Tab key stops; a group of radio buttons is one stop, seen by its label.
   function stops(root) {
-    return all(FOCUSABLE, root).filter((e) => shown(e) && !e.closest("fieldset[disabled]")
-      && !(e.type === "radio" && !e.checked));
+    return all(FOCUSABLE, root).filter((e) => shown(e.type === "radio" ? e.closest("label") : e)
+      && !e.closest("fieldset[disabled]") && !(e.type === "radio" && !e.checked));
   }
 
-  async function axe({ rules, explained }) {
+  async function axe({ only, explained }) {
     const found = await window.axe.run(document, {
-      resultTypes: ["violations", "incomplete"], runOnly: { type: "tag", values: rules },
+      resultTypes: ["violations", "incomplete"], runOnly: only,
     });
     const isExplained = (rule, node) => explained.some(([name, where]) =>
       name === rule.id && document.querySelector(node.target[0])?.closest(where));
@@ -52,14 +52,14 @@ window.probes = (() => {
     return all("[role=img]").flatMap((e) => all(FOCUSABLE, e)).map(called);
   }
 
-  // Figures without a table, and drawn values that their table does not have.
+  // Figures without a table, and drawn sizes that their table does not have.
   function missingFromTables() {
     return all(".mm-figure").flatMap((figure) => {
       const table = figure.querySelector("details table");
       if (!table) return [`${called(figure)} has no table`];
       const cells = all("td, th", table).map((e) => e.textContent).join(" | ");
       return all("svg text[id*='-value-']", figure)
-        .flatMap((text) => text.textContent.match(/\d[\d.,]*( [KMGT]iB)?/g) ?? [])
+        .flatMap((text) => text.textContent.match(/\d[\d.,]* [KMGT]iB/g) ?? [])
         .filter((value) => !cells.includes(value))
         .map((value) => `${called(figure)}: ${value} is not in ${cells}`);
     });
@@ -146,12 +146,16 @@ window.probes = (() => {
   }
 
   // Collects what live regions say from now on, in `window.said`.
+  let listeners = [];
   function listen() {
     window.said = [];
-    for (const e of all("[role=status], [role=alert], [aria-live]")) {
-      new MutationObserver(() => window.said.push([e.textContent, e.getAttribute("aria-live")]))
-        .observe(e, { childList: true, characterData: true, subtree: true });
-    }
+    for (const listener of listeners) listener.disconnect();
+    listeners = all("[role=status], [role=alert], [aria-live]").map((e) => {
+      const say = () => window.said.push([e.textContent, e.getAttribute("aria-live")]);
+      const listener = new MutationObserver(say);
+      listener.observe(e, { childList: true, characterData: true, subtree: true });
+      return listener;
+    });
   }
 
   const figures = () => all(".mm-figure[data-figure]").map((e) => `#${e.id}`);

@@ -1,7 +1,7 @@
-"""What the theme leaves open for readers with a screen reader or a keyboard, set right at the end.
+"""What the theme leaves open for readers with a screen reader or a keyboard, set right.
 
-Each entry is a piece of the theme's or the builder's own HTML; a rule that finds nothing to do any
-more has done its time and fails the build.
+Each repair is for a piece of the theme's or the builder's own HTML; one that finds nothing to do
+any more has done its time and fails the build.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
 REPAIRS = {
@@ -25,7 +26,32 @@ REPAIRS = {
         re.compile(r'(<div class="citation"[^>]*) role="doc-biblioentry"'),
         r'\1 role="listitem"',
     ),
+    # Wide ones scroll, and the theme then lets the Tab key stop there: at a place with a name.
+    "outputs have a name": (
+        re.compile(r'(<div class="output [^"]*"><div class="highlight"><pre)>'),
+        r'\1 role="group" aria-label="Output">',
+    ),
+    "code has a name": (
+        re.compile(r'(<div class="highlight-[^"]*"><div class="highlight"><pre)>'),
+        r'\1 role="group" aria-label="Code">',
+    ),
 }
+# The arrows of folds are drawn by a script, beside the words that say the same.
+HIDE_ARROWS = """
+window.addEventListener("load", () => {
+  for (const arrow of document.querySelectorAll("svg.tb-icon")) {
+    arrow.setAttribute("aria-hidden", "true");
+  }
+});
+"""
+STATIC = Path(__file__).resolve().parent / "static"
+
+
+def add_files(app: Sphinx, config: Config) -> None:
+    """Put the style and the script on every page."""
+    config.html_static_path = [*config.html_static_path, str(STATIC)]
+    app.add_css_file("access.css")
+    app.add_js_file(None, body=HIDE_ARROWS)
 
 
 def repair(app: Sphinx, exception: Exception | None) -> None:
@@ -45,6 +71,7 @@ def repair(app: Sphinx, exception: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Run when all pages are written."""
+    """Tie the functions above to the moments of a build."""
+    app.connect("config-inited", add_files)
     app.connect("build-finished", repair)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
