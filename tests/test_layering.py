@@ -33,6 +33,8 @@ LEVELS: dict[str, int] = {
     "frontiers": 3,
     "steps": 4,
     "planner": 4,
+    "mincut": 4,
+    "budgets": 4,
     "mixes": 4,
     "scene": 5,
     "figures": 6,
@@ -48,12 +50,14 @@ LEVELS: dict[str, int] = {
 }
 SIDEWAYS: set[tuple[str, str]] = {
     ("ledger", "plan"),
+    ("mixes", "budgets"),  # the search stands on the bound that prunes it
     ("render_html", "render_svg"),  # the controls stand around the picture
 }
 
 # What a module may use besides the standard library.
 OUTSIDE: dict[str, set[str]] = {
     "planner": {"numpy"},
+    "mincut": {"networkx"},
     "render_matplotlib": {"matplotlib", "numpy"},  # matplotlib takes and brings its arrays
     "widgets": {"ipywidgets", "traitlets"},
 }
