@@ -168,9 +168,10 @@ def _table(kept: Stash, flips: dict[str, int]) -> Table:
         size = kept.tensors.get(op.name, 0)
         size += kept.tensors.get(op.aux[0], 0) if op.aux else 0
         flops = op.forward_flops(SEQ_LEN)
+        change = f"{flips[op.name]:+,}" if flips.get(op.name) else "0" if op.name in flips else ""
         rows.append((
             op.name, "replayed" if op.name in kept.replayed else "saved", number_text(size),
-            f"{flips[op.name]:+,}" if op.name in flips else "", number_text(flops),
+            change, number_text(flops),
             number_text(flops if op.name in kept.replayed else 0),
         ))  # fmt: skip
     rows.append((

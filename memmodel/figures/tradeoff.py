@@ -85,7 +85,7 @@ def _draw(recipe: str, communication: str, budget: str, selected: str) -> Scene:
     ]  # fmt: skip
     verdicts = "; ".join(f"{name} {_verdict(found, name)}" for name in POLICIES)
     status = words or (
-        f"{lines[0]} {_costs(found, shown)}" if shown else
+        f"{lines[0]} It keeps {_costs(found, shown)}." if shown else
         f"{found.num_policies:,} policies, {len(found.front)} on the front, {len(corners)} steps."
     )  # fmt: skip
     return Scene(
@@ -94,8 +94,9 @@ def _draw(recipe: str, communication: str, budget: str, selected: str) -> Scene:
         marks=tuple(drawn),
         alt=(
             f"Kept bytes against replayed share of the forward for {found.num_policies:,} policies "
-            f"of a MoE block. The hull has {len(corners)} steps, from "
-            f"{_costs(found, corners[0])} to {_costs(found, corners[-1])} Presets: {verdicts}."
+            f"of a MoE block. The hull has {len(corners)} steps: the first keeps "
+            f"{_costs(found, corners[0])}, the last keeps {_costs(found, corners[-1])}. "
+            f"Presets: {verdicts}."
         ),
         status=status,
         table=_table(found),
@@ -225,7 +226,7 @@ def _change(before: set[str], names: tuple[str, ...]) -> str:
 
 def _costs(found: Frontier, point: Point) -> str:
     share = percent_text(point.replay_flops, found.forward_flops)
-    return f"{gib_text(point.bytes_per_token * RANK_TOKENS)} and {share}."
+    return f"{gib_text(point.bytes_per_token * RANK_TOKENS)} and replays {share}"
 
 
 def _verdict(found: Frontier, name: str) -> str:
