@@ -148,8 +148,8 @@ def bars_table(rows: list[Row]) -> Table:
 
 # --- the activations of one block, tensor by tensor --------------------------------------------
 
-_LEFT, _RIGHT, _ROW, _TOP = 190.0, 560.0, 22.0, 12.0
-_AXIS_KIB = 128  # of the linear axis: parts must add up by eye
+LEFT, RIGHT, _ROW, _TOP = 190.0, 560.0, 22.0, 12.0
+AXIS_KIB = 128  # of the linear axis: parts must add up by eye
 
 
 def _tensor_rows(kind: str) -> Iterator[tuple[str, bool, int]]:
@@ -171,19 +171,19 @@ def _tally(kind: str, tokens: str) -> Scene:
     total, count = NAIVE.stashes[kind].bytes_per_token, int(tokens)
     bottom = _TOP + (len(rows) + 1) * _ROW + 4
     marks: list[Mark] = []
-    for kib in range(0, _AXIS_KIB + 1, 32):
-        x = _LEFT + (_RIGHT - _LEFT) * kib / _AXIS_KIB
+    for kib in range(0, AXIS_KIB + 1, 32):
+        x = LEFT + (RIGHT - LEFT) * kib / AXIS_KIB
         marks.append(Line(x, _TOP, x, bottom, "grid"))
-        label = f"{kib} KiB/token" if kib == _AXIS_KIB else f"{kib}"
+        label = f"{kib} KiB/token" if kib == AXIS_KIB else f"{kib}"
         marks.append(Text(x, bottom + 18, label, "muted", 12, "middle", id=f"tick-{kib}"))
     for index, (label, head, size) in enumerate(rows):
         marks += _tally_row(label, _TOP + index * _ROW, head=head, size=size, tokens=count)
     top = _TOP + len(rows) * _ROW
     marks += [
-        Text(_LEFT - 10, top + 16, "one layer", "text", 13, "end", bold=True, id="label-total"),
+        Text(LEFT - 10, top + 16, "one layer", "text", 13, "end", bold=True, id="label-total"),
         Text(WIDTH - 4, top + 16, size_text(total * count), "text", 13, "end", bold=True,
              id="value-total"),
-        Line(_LEFT, bottom, _RIGHT, bottom, "axis"),
+        Line(LEFT, bottom, RIGHT, bottom, "axis"),
     ]  # fmt: skip
     heads = ", ".join(f"{label} {size_text(size * count)}" for label, head, size in rows if head)
     status = f"One {_KINDS[kind]} keeps {size_text(total * count)} for {count:,} tokens."
@@ -204,14 +204,14 @@ def _tally(kind: str, tokens: str) -> Scene:
 
 def _tally_row(label: str, top: float, *, head: bool, size: int, tokens: int) -> list[Mark]:
     high = 14.0 if head else 10.0
-    width = (_RIGHT - _LEFT) * size / (_AXIS_KIB * 1024)
+    width = (RIGHT - LEFT) * size / (AXIS_KIB * 1024)
     # Sums stay off the axis that their parts are measured on, as a number in bold.
     bar = [] if head else [
-        Rect(_LEFT, top + (_ROW - high) / 2, width, high, "activations soft", id=f"bar-{label}",
+        Rect(LEFT, top + (_ROW - high) / 2, width, high, "activations soft", id=f"bar-{label}",
              title=f"{label}: {size:,} bytes per token")
     ]  # fmt: skip
     return [
-        Text(_LEFT - 10, top + 16, label, "text" if head else "muted", 13, "end", bold=head,
+        Text(LEFT - 10, top + 16, label, "text" if head else "muted", 13, "end", bold=head,
              id=f"label-{label}"),
         *bar,
         Text(WIDTH - 4, top + 16, size_text(size * tokens), "text" if head else "muted", 13, "end",
