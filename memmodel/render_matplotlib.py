@@ -8,22 +8,22 @@ are made without pyplot, so nothing is registered, kept open or shown twice.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import LoadFlags
-from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
-from matplotlib.transforms import Affine2D, Transform
+from matplotlib.transforms import Affine2D, TransformedPath
 
 from memmodel.scene import PALETTE, Line, Path, Rect, Scene, Text, flatten
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
 
 UNITS_PER_INCH = 100
 POINTS_PER_UNIT = 72 / UNITS_PER_INCH
@@ -35,26 +35,60 @@ FAINT = 0.33
 FONT = "DejaVu Sans"  # comes with matplotlib, so the picture is the same everywhere
 
 
+@dataclass(frozen=True)
+class Shape:
+    """An outline that is filled, or stroked with `weight`; all a scene is made of in the end."""
+
+    outline: Outline
+    colour: str
+    weight: float = 0.0  # 0 fills
+    dash: bool = False
+    strength: float = 1.0
+    within: Outline | None = None  # nothing is drawn outside of this
+
+
+class Drawing(Artist):
+    """All shapes of a scene as one artist, in the scene's order.
+
+    An artist for each mark would take twice the time: most of it is their bookkeeping.
+    """
+
+    def __init__(self, scene: Scene, theme: int) -> None:
+        super().__init__()
+        self.height = scene.height
+        self.shapes = [shape for mark in flatten(scene.marks) for shape in _shapes(mark, theme)]
+
+    def draw(self, renderer: Any) -> None:
+        """Draw with whatever renderer matplotlib brings: pixels, PDF or SVG."""
+        figure: Any = self.get_figure(root=True)
+        # Scene units to inches (y turns over), inches to pixels at the resolution asked for.
+        scale = figure.dpi / UNITS_PER_INCH
+        place = Affine2D().scale(scale, -scale).translate(0, self.height * scale)
+        for shape in self.shapes:
+            pen = renderer.new_gc()
+            pen.set_alpha(shape.strength)
+            pen.set_linewidth(shape.weight * POINTS_PER_UNIT)
+            if shape.weight:
+                pen.set_foreground(shape.colour)
+                pen.set_capstyle("butt")
+                pen.set_joinstyle("miter")
+            if shape.dash:
+                pen.set_dashes(0, [length * POINTS_PER_UNIT for length in DASH])
+            if shape.within:
+                pen.set_clip_path(TransformedPath(shape.within, place))
+            fill = None if shape.weight else to_rgba(shape.colour, shape.strength)
+            renderer.draw_path(pen, shape.outline, place, fill)
+            pen.restore()
+
+
 def figure(scene: Scene, *, dark: bool = False) -> Figure:
     """Draw `scene` on a new matplotlib figure, on its light or its dark ground."""
-    theme = int(dark)
     drawn = Figure(
         figsize=(scene.width / UNITS_PER_INCH, scene.height / UNITS_PER_INCH),
         dpi=UNITS_PER_INCH,
-        facecolor=PALETTE["ground"][theme],
+        facecolor=PALETTE["ground"][int(dark)],
     )
-    FigureCanvasAgg(drawn)
-    # Scene units to inches (y turns over), inches to pixels at whatever resolution is asked for.
-    place = (
-        Affine2D()
-        .scale(1 / UNITS_PER_INCH, -1 / UNITS_PER_INCH)
-        .translate(0, scene.height / UNITS_PER_INCH)
-        + drawn.dpi_scale_trans
-    )
-    for order, mark in enumerate(flatten(scene.marks)):
-        for artist in _artists(mark, theme, place):
-            artist.set_zorder(order)  # the order of drawing is the scene's, not matplotlib's
-            drawn.add_artist(artist, clip=False)
+    drawn.add_artist(Drawing(scene, int(dark)))
     return drawn
 
 
@@ -67,31 +101,28 @@ def png(scene: Scene, scale: float = 2, *, dark: bool = False) -> bytes:
     return _png(np.asarray(canvas.buffer_rgba()))
 
 
-def _artists(mark: Rect | Line | Path | Text, theme: int, place: Transform) -> list[Artist]:
+def _shapes(mark: Rect | Line | Path | Text, theme: int) -> Iterator[Shape]:
     colour = PALETTE[mark.role][theme]
     if isinstance(mark, Text):
-        return [_label(mark, colour, place)]
-    if isinstance(mark, Rect):
-        return _rectangle(mark, colour, PALETTE["ground"][theme], place)
-    if isinstance(mark, Line):
+        if mark.text:
+            yield Shape(_lettering(mark), colour)
+    elif isinstance(mark, Rect):
+        yield from _rectangle(mark, colour, PALETTE["ground"][theme])
+    elif isinstance(mark, Line):
         ends = ((mark.x1, mark.y1), (mark.x2, mark.y2))
-        return [_stroke(Outline(ends), colour, mark.weight, place, dash=mark.dash)]
-    if mark.closed:
-        polygon = Outline((*mark.points, mark.points[0]), closed=True)
-        return [_fill(polygon, colour, place)]
-    points = mark.points
-    if not mark.arrow:
-        return [_stroke(Outline(points), colour, mark.weight, place, dash=mark.dash)]
-    head, neck = _arrow_head(mark)
-    shaft = Outline((*points[:-1], neck))
-    return [
-        _stroke(shaft, colour, mark.weight, place, dash=mark.dash),
-        _fill(head, colour, place),
-    ]
+        yield Shape(Outline(ends), colour, mark.weight, mark.dash)
+    elif mark.closed:
+        yield Shape(Outline((*mark.points, mark.points[0]), closed=True), colour)
+    elif mark.arrow:
+        head, neck = _arrow_head(mark)
+        yield Shape(Outline((*mark.points[:-1], neck)), colour, mark.weight, mark.dash)
+        yield Shape(head, colour)
+    else:
+        yield Shape(Outline(mark.points), colour, mark.weight, mark.dash)
 
 
-def _label(mark: Text, colour: str, place: Transform) -> Artist:
-    """Return a text as the outlines of its letters.
+def _lettering(mark: Text) -> Outline:
+    """Return the outlines of a text's letters.
 
     matplotlib lays out and rasters a text anew at every redraw, over a millisecond each; outlines
     of letters are fetched once, and placing them costs a tenth of that.
@@ -103,8 +134,7 @@ def _label(mark: Text, colour: str, place: Transform) -> Artist:
         points * (mark.size, -mark.size) + (x + start, mark.y)
         for (points, _, _), start in zip(letters, starts, strict=False)
     ]
-    codes = [codes for _, codes, _ in letters]
-    return _fill(Outline(np.concatenate(points), np.concatenate(codes)), colour, place)
+    return Outline(np.concatenate(points), np.concatenate([codes for _, codes, _ in letters]))
 
 
 @cache
@@ -117,50 +147,15 @@ def _letter(char: str, bold: bool) -> tuple[Any, Any, float]:
     return points / 1000, codes, glyph.linearHoriAdvance / 65536 / 1000
 
 
-def _rectangle(mark: Rect, colour: str, ground: str, place: Transform) -> list[Artist]:
+def _rectangle(mark: Rect, colour: str, ground: str) -> Iterator[Shape]:
     outline = _rounded(mark)
     strength = FAINT if mark.faint else 1.0
-    found: list[Artist] = []
     if mark.filled and mark.width and mark.height:
-        found.append(_fill(outline, colour, place, strength))
+        yield Shape(outline, colour, strength=strength)
         if mark.hatch:
-            stripes = _stroke(_stripes(mark), ground, HATCH_WEIGHT, place)
-            stripes.set_clip_path(outline, place)
-            found.append(stripes)
+            yield Shape(_stripes(mark), ground, HATCH_WEIGHT, within=outline)
     if mark.outline:
-        found.append(
-            _stroke(
-                outline, colour, OUTLINE, place, dash=mark.outline == "dashed", strength=strength
-            )
-        )
-    return found
-
-
-def _fill(outline: Outline, colour: str, place: Transform, strength: float = 1.0) -> Artist:
-    return PathPatch(outline, facecolor=colour, linewidth=0, alpha=strength, transform=place)
-
-
-def _stroke(
-    outline: Outline,
-    colour: str,
-    weight: float,
-    place: Transform,
-    *,
-    dash: bool = False,
-    strength: float = 1.0,
-) -> Artist:
-    return PathPatch(
-        outline,
-        fill=False,
-        edgecolor=colour,
-        linewidth=weight * POINTS_PER_UNIT,
-        # matplotlib counts dashes in line widths
-        linestyle=(0, [length / weight for length in DASH]) if dash else "solid",
-        capstyle="butt",
-        joinstyle="miter",
-        alpha=strength,
-        transform=place,
-    )
+        yield Shape(outline, colour, OUTLINE, mark.outline == "dashed", strength)
 
 
 def _rounded(mark: Rect) -> Outline:

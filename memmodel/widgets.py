@@ -21,6 +21,7 @@ from memmodel.render_matplotlib import png
 from memmodel.scene import Choice, Figure, Group, Hidden, Knob, Mark, Powers, Switch
 
 NO_SELECTION = "none"
+LARGE = 400_000  # scene units squared: 800 by 500
 ROW = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "4px 16px"}
 
 
@@ -57,6 +58,8 @@ class Explorer:
         self.fixed = dict(fixed)
         self.scene = figure.scene(**fixed)
         self.state = figure.defaults() | self.fixed
+        # Large pictures have more to draw and to send, and are less in need of sharpness.
+        self.scale = 2 if self.scene.width * self.scene.height < LARGE else 1.5
         free = [knob for knob in figure.knobs if knob.name not in fixed]
         self.controls = {knob.name: _control(knob) for knob in free if not _only_clicked(knob)}
         self.image = Picture(
@@ -130,7 +133,7 @@ class Explorer:
 
     def _show(self) -> None:
         with self.image.hold_sync():  # picture and words arrive together
-            self.image.value = png(self.scene)
+            self.image.value = png(self.scene, self.scale)
             self.image.tooltip = self.scene.alt
         self.status.value = f'<span role="status">{escape(self.scene.status)}</span>'
         self._show_table()

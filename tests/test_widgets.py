@@ -44,9 +44,9 @@ def count_redraws(monkeypatch: pytest.MonkeyPatch) -> list[Scene]:
     """Return the list of scenes drawn from now on; it fills as they are drawn."""
     drawn: list[Scene] = []
 
-    def counted(scene: Scene) -> bytes:
+    def counted(scene: Scene, scale: float) -> bytes:
         drawn.append(scene)
-        return png(scene)
+        return png(scene, scale)
 
     monkeypatch.setattr("memmodel.widgets.png", counted)
     return drawn
@@ -236,6 +236,15 @@ def test_reset_goes_back_with_one_redraw(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shows(shown, FIGURE.scene())
     put(shown, "ranks", "2")  # the controls still work
     assert shows(shown, FIGURE.scene(ranks="2"))
+
+
+def test_large_pictures_are_drawn_a_little_coarser() -> None:
+    def draw(**_: str) -> Scene:
+        return replace(FIGURE.scene(), width=1000, height=500)
+
+    shown = explore(Figure("large", "Large", (), draw))
+    assert shown.image.value == png(draw(), 1.5)
+    assert shown.image.layout.width == "1000px"
 
 
 def test_fixed_knobs_keep_their_value_and_have_no_control() -> None:
