@@ -41,7 +41,7 @@ def url(folder: Path) -> Iterator[str]:
 
 
 def ready(page: Page) -> None:
-    page.wait_for_function(READY, timeout=20_000)
+    page.wait_for_function(READY, timeout=30_000)
     page.wait_for_function("document.querySelectorAll('[data-drawn]').length === 2")
 
 
@@ -56,7 +56,7 @@ def says(page: Page, figure: str = "#mm-demo", fixed: dict[str, str] | None = No
     page.wait_for_function(
         "([figure, text]) => document.querySelector(`${figure} .mm-status`).textContent === text",
         arg=[figure, scene.status],
-        timeout=5000,
+        timeout=20_000,
     )
     assert page.locator(f"{figure} .mm-svg desc").first.text_content() == scene.alt
     cells = page.locator(f"{figure} .mm-table tbody td").all_text_contents()
@@ -195,7 +195,7 @@ def test_a_burst_of_changes_is_drawn_once_and_says_one_sentence(
     )
     says(page, ranks="1")
     assert page.evaluate("window.said.length") == 1
-    assert page.locator("#mm-demo").get_attribute("data-drawn") == "2"  # the first one warmed up
+    assert page.locator("#mm-demo").get_attribute("data-drawn") == "1"
     assert problems == []
 
 

@@ -68,6 +68,12 @@ def install() -> None:
     stamp.write_text(wanted)
 
 
+def version(package: str) -> str:
+    """Version of an npm package of the lock file."""
+    lock = json.loads((LIVE / "package-lock.json").read_text("utf-8"))
+    return str(lock["packages"][f"node_modules/{package}"]["version"])
+
+
 def fingerprint(extra: Mapping[str, Path]) -> str:
     """Hash of everything that the bundle is made of."""
     digest = hashlib.sha256(repr((sys.version_info[:2], sorted(extra))).encode())
@@ -106,6 +112,7 @@ def build(output: Path = BUILD, extra: Mapping[str, Path] | None = None) -> Path
     shutil.rmtree(work)
     shutil.copy(LIVE / "live.js", folder)
     shutil.copy(MODULES / "mathjax" / "es5" / "tex-svg.js", folder)
+    shutil.copy(MODULES / "mathjax" / "LICENSE", folder / "LICENSE-MathJax.txt")
     (folder / "live.css").write_text(
         (LIVE / "live.css").read_text("utf-8") + palette_css(), "utf-8"
     )
@@ -160,8 +167,13 @@ def write_core(folder: Path, wasm: bytes, library: bytes) -> None:
         sys.exit("pyodide.asm.mjs does not end as expected: adapt write_core to this version")
     module = module.replace("import.meta.url", '"memory:"').rstrip().removesuffix(export)
     folder.mkdir(parents=True, exist_ok=True)
+    credit = (
+        f"/*! Pyodide {version('pyodide')} (MPL 2.0) with CPython (PSF licence), from the npm "
+        "package of that name. Changed: no longer a module, its loader replaced by start.js, its "
+        "library cut down and compiled. */"
+    )
     (folder / "runtime.js").write_text(
-        f"{(LIVE / 'start.js').read_text('utf-8')}\n"
+        f"{credit}\n{(LIVE / 'start.js').read_text('utf-8')}\n"
         f"memmodelRuntime.createModule = (() => {{ {module}\nreturn _createPyodideModule; }})();\n"
         f'memmodelRuntime.wasm = "{text_of(wasm)}";\n'
         f'memmodelRuntime.library = "{text_of(library)}";\n',

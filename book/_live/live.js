@@ -29,13 +29,27 @@
         draw = python.import("memmodel.live").draw;
         performance.mark("memmodel-python");
         for (const figure of figures) figure.root.dataset.live = "ready";
-        FRAME(() => figures.forEach((figure) => figure.refresh(true)));
+        // first what the reader has already asked for, then each figure once, unseen, so that its
+        // modules are loaded before its first change
+        for (const figure of figures) if (figure.behind()) figure.show();
+        warm([...figures]);
       })
       .catch((error) => {
         console.warn(`Figures stay as they are: ${error.message}`);
         for (const figure of figures) figure.fail(error);
       });
     return booting;
+  }
+
+  function warm(rest) {
+    const figure = rest.shift();
+    if (!figure) {
+      performance.mark("memmodel-warm");
+      return;
+    }
+    figure.warm();
+    if (!performance.getEntriesByName("memmodel-ready").length) performance.mark("memmodel-ready");
+    idle(() => warm(rest));
   }
 
   function savesData() {
@@ -150,38 +164,55 @@
       this.refresh();
     }
 
+    behind() {
+      return JSON.stringify(this.state) !== this.shown;
+    }
+
     // Drawn at most once a frame, and then the last state; before the runtime is there, when it is.
-    refresh(now = false) {
-      if (!draw || (this.waiting && !now)) return;
+    refresh() {
+      if (!draw || this.waiting) return;
       this.waiting = true;
-      const act = () => {
+      FRAME(() => {
         this.waiting = false;
-        this.show();
-      };
-      if (now) act();
-      else FRAME(act);
+        if (this.behind()) this.show();
+      });
+    }
+
+    ask() {
+      const { root, fixed, state } = this;
+      return JSON.parse(draw(JSON.stringify({ figure: root.dataset.figure, uid: root.id, fixed, state })));
+    }
+
+    warm() {
+      if (this.root.dataset.drawn !== undefined) return;
+      try {
+        this.ask();
+        this.root.dataset.drawn = 0;
+      } catch (error) {
+        this.cannot(error);
+      }
     }
 
     show() {
-      const asked = JSON.stringify(this.state);
-      const first = this.root.dataset.drawn === undefined;
-      if (asked === this.shown && !first) return;
       let answer;
       try {
-        answer = JSON.parse(draw(JSON.stringify({
-          figure: this.root.dataset.figure, uid: this.root.id, fixed: this.fixed, state: this.state,
-        })));
+        answer = this.ask();
       } catch (error) {
-        console.warn(error.message);
-        this.fail(new Error("this state could not be drawn"));
+        this.cannot(error);
         return;
       }
-      this.root.dataset.drawn = Number(this.root.dataset.drawn ?? 0) + 1;
+      const asked = JSON.stringify(this.state);
       this.state = answer.state; // without what an address had in it that the figure does not know
-      this.controls();
-      if (asked !== this.shown) this.put(answer);
       this.shown = JSON.stringify(this.state);
+      this.root.dataset.drawn = Number(this.root.dataset.drawn ?? 0) + 1;
+      this.controls();
+      this.put(answer);
       if (asked !== this.shown) writeAddressSoon();
+    }
+
+    cannot(error) {
+      console.warn(error.message);
+      this.fail(new Error("this state could not be drawn"));
     }
 
     put(answer) {

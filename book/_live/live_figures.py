@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 SITE = Path(__file__).resolve().parent.parent.parent / "_build" / "live" / "site"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 SIGNS = ('class="mm-figure', 'class="mm-guess')
 
 
@@ -33,7 +34,15 @@ def version(name: str) -> str:
 def add_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document
 ) -> None:
-    """Give pages that hold a figure or a question the script and the style for it."""
+    """Give pages that hold a figure or a question the script and the style for it.
+
+    The state of the notebook's own widgets, pictures included, is of no use without a kernel.
+    """
+    context["script_files"] = [
+        file
+        for file in context.get("script_files", [])
+        if getattr(file, "attributes", {}).get("type") != WIDGET_STATE
+    ]
     if not any(sign in context.get("body", "") for sign in SIGNS):
         return
     files = ("live.js", "runtime.js", "memmodel.js")
@@ -50,5 +59,5 @@ def add_scripts(
 def setup(app: Sphinx) -> dict[str, bool]:
     """Tie the functions above to the moments of a build."""
     app.connect("config-inited", ship)
-    app.connect("html-page-context", add_scripts)
+    app.connect("html-page-context", add_scripts, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
