@@ -23,7 +23,7 @@ def ship(app: Sphinx, config: Config) -> None:
     if not SITE.is_dir():
         raise RuntimeError("no live/ bundle: run book/_live/build.py first (make book does)")
     config.html_extra_path = [*config.html_extra_path, str(SITE)]
-    config.mathjax_path = f"../live/tex-svg.js?v={version('tex-svg.js')}"
+    config.mathjax_path = "../live/tex-svg.js"  # Sphinx adds its own short hash
 
 
 def version(name: str) -> str:
