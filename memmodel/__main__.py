@@ -18,6 +18,8 @@ from memmodel.recompute import POLICIES
 from memmodel.schedule import SCHEDULES
 
 PROGRAM = "memmodel"
+BLOCK_FIELDS = ("model", "recipe", "formats", "seq_len", "dual_stash")  # of a plan, for one block
+POLICY_FIELDS = ("recompute", *LISTS)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,8 +35,10 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     top = _Parser(prog=PROGRAM, description="How much memory each GPU holds in training, and why.")
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    subparsers = top.add_subparsers(dest="command", required=True, parser_class=_Parser,
-                                  metavar="account | block | params | schedule")  # fmt: skip
+    subparsers = top.add_subparsers(
+        dest="command", required=True, parser_class=_Parser,
+        metavar="account | block | frontier | params | schedule",
+    )  # fmt: skip
 
     def command(name: str, run: Callable[[argparse.Namespace], int], meaning: str,
                 epilog: str | None = None) -> argparse.ArgumentParser:  # fmt: skip
@@ -71,8 +75,25 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--kind", metavar="moe|dense",
                        help="kind of block [default that of the model's last layer]")  # fmt: skip
     for item in field_help():
-        if item[0] in ("model", "recipe", "formats", "recompute", "seq_len", "dual_stash", *LISTS):
+        if item[0] in (*BLOCK_FIELDS, *POLICY_FIELDS):
             add_field(found, *item)
+
+    found = command(
+        "frontier", commands.run_frontier, "All policies of one block, and the few that no other "
+        "one beats.", f"recipes: {', '.join(RECIPES)}; policies judged: {', '.join(POLICIES)}",
+    )  # fmt: skip
+    found.add_argument("--kind", metavar="moe|dense",
+                       help="kind of block [default that of the model's last layer]")  # fmt: skip
+    found.add_argument("--replay-communication", action="store_true", help="let dispatch and "
+                       "combine be replayed too [switch; default off]")  # fmt: skip
+    found.add_argument("--budget-bytes-per-token", metavar="N", help="also the policy of least "
+                       "replay that keeps at most so much [bytes; default none]")  # fmt: skip
+    for item in field_help():
+        if item[0] in BLOCK_FIELDS:
+            add_field(found, *item)
+    for name in POLICY_FIELDS:  # known, to be refused with a reason
+        found.add_argument(f"--{name}", nargs="*", default=argparse.SUPPRESS,
+                           help=argparse.SUPPRESS)  # fmt: skip
 
     found = command("params", commands.run_params, "The parameters of a model, by class.",
                     f"models: {', '.join(zoo_names())}, or the path of a config.json")  # fmt: skip

@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from memmodel import report, schedule
+from memmodel import report, report_frontier, schedule
 from memmodel.configs import load
 from memmodel.flags import field_values, number
-from memmodel.formats import recipe
-from memmodel.graph import block
+from memmodel.formats import Recipe, recipe
+from memmodel.graph import Block, block
 from memmodel.inputs import as_text, one_line, parse_json_object, read_lines, read_text
 from memmodel.ledger import Account, RankLedger, account
 from memmodel.plan import MOST, Plan, check_forwards, check_integer, field_help, names, pairs
@@ -75,31 +75,59 @@ def _batch(name: str, flags: dict[str, object], rank: str) -> int:
     return 0
 
 
-# --- block, params, schedule -----------------------------------------------------------------
+# --- block, frontier, params, schedule -------------------------------------------------------
 
 
 def run_block(arguments: argparse.Namespace) -> int:
     """What one block keeps for its backward, tensor by tensor."""
-    given = field_values(arguments)
-    plan_of_block = {name: given.get(name, default) for name, _, default, _ in field_help()}
-    arch = load(str(plan_of_block["model"]))
-    check_integer("seq_len", plan_of_block["seq_len"], 1, MOST)
-    seq_len = int(str(plan_of_block["seq_len"]))
-    kind = arguments.kind or arch.kinds[-1]
-    graph = block(arch, kind)
+    fields, graph, precision, seq_len = _block_fields(arguments)
     replayed = marks(
         [graph],
-        str(plan_of_block["recompute"]),
-        replay=names("replay", plan_of_block["replay"]),
-        save=names("save", plan_of_block["save"]),
-    )[kind]
-    formats = dict(pairs("formats", plan_of_block["formats"]))
-    precision = recipe(str(plan_of_block["recipe"]), formats)
-    found = stash(graph, precision, replayed, plan_of_block["dual_stash"] is True)
+        str(fields["recompute"]),
+        replay=names("replay", fields["replay"]),
+        save=names("save", fields["save"]),
+    )[graph.kind]
+    found = stash(graph, precision, replayed, fields["dual_stash"] is True)
     if arguments.json:
         _print_json(report.block_document(found, seq_len))
     else:
         print(report.block_text(found, seq_len))
+    return 0
+
+
+def _block_fields(
+    arguments: argparse.Namespace,
+) -> tuple[dict[str, object], Block, Recipe, int]:
+    """All plan fields, given or default, and the block, recipe and sequence that they name."""
+    given = field_values(arguments)
+    fields = {name: given.get(name, default) for name, _, default, _ in field_help()}
+    arch = load(str(fields["model"]))
+    check_integer("seq_len", fields["seq_len"], 1, MOST)
+    graph = block(arch, arguments.kind or arch.kinds[-1])
+    formats = dict(pairs("formats", fields["formats"]))
+    return fields, graph, recipe(str(fields["recipe"]), formats), int(str(fields["seq_len"]))
+
+
+def run_frontier(arguments: argparse.Namespace) -> int:
+    """All policies of one block, and the few that no other one beats."""
+    from memmodel import planner  # with numpy, which no other command waits for
+
+    for name in ("recompute", "replay", "save"):
+        if hasattr(arguments, name):
+            raise ValueError(f"--{name}: frontier compares all policies, it is given none")
+    fields, graph, precision, seq_len = _block_fields(arguments)
+    budget = arguments.budget_bytes_per_token
+    if budget is not None:
+        budget = number(budget)
+        check_integer("budget_bytes_per_token", budget, 0)
+    found = planner.frontier(
+        graph, precision, dual_stash=fields["dual_stash"] is True, seq_len=seq_len,
+        replay_communication=arguments.replay_communication,
+    )  # fmt: skip
+    if arguments.json:
+        _print_json(report_frontier.frontier_document(found, budget))
+    else:
+        print(report_frontier.frontier_text(found, budget))
     return 0
 
 

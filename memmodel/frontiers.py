@@ -152,11 +152,14 @@ class Frontier:
         mask = sum(1 << i for i, op in enumerate(self.block.markable) if op in replayed)
         return Point(found.replay_flops(self.seq_len), found.bytes_per_token, mask)
 
+    def allowed(self, point: Point) -> bool:
+        """Whether a policy is one of those compared: it replays no communication it may not."""
+        free = sum(1 << i for i in free_marks(self.block, self.replay_communication))
+        return point.replay | free == free
+
     def judge(self, point: Point) -> Verdict:
         """Whether a policy is on the front, on the hull, and beaten by another one."""
-        free = sum(1 << i for i in free_marks(self.block, self.replay_communication))
-        allowed = point.replay | free == free
-        costs = point[:2]
+        allowed, costs = self.allowed(point), point[:2]
         return Verdict(
             point,
             allowed and any(other[:2] == costs for other in self.front),

@@ -44,6 +44,7 @@ LEVELS: dict[str, int] = {
     "live": 8,
     "widgets": 8,
     "report": 8,
+    "report_frontier": 8,
     "flags": 8,
     "commands": 9,
     "__main__": 10,
@@ -51,6 +52,7 @@ LEVELS: dict[str, int] = {
 SIDEWAYS: set[tuple[str, str]] = {
     ("ledger", "plan"),
     ("mixes", "budgets"),  # the search stands on the bound that prunes it
+    ("report_frontier", "report"),
     ("render_html", "render_svg"),  # the controls stand around the picture
 }
 
