@@ -112,11 +112,11 @@ def _clickable(kind: str, kept: Stash, op: str, inside: tuple[Mark, ...], flips:
 
 def _headings(kind: str, replayed: Marks) -> list[Mark]:
     shown = frozenset(graph(kind).markable)
-    ffn = "Mixture of experts" if kind == "moe" else "Dense FFN"
+    ffn = "MoE FFN" if kind == "moe" else "Dense FFN"
     drawn: list[Mark] = []
     for region, words, left, right, ops in (
-        ("attention", "Attention", 26.0, 354.0, frozenset(ATTENTION)),
-        ("ffn", ffn, 404.0, 740.0, frozenset(MARKED) - frozenset(ATTENTION)),
+        ("attention", "Attention", 22.0, 314.0, frozenset(ATTENTION)),
+        ("ffn", ffn, 354.0, 656.0, frozenset(MARKED) - frozenset(ATTENTION)),
     ):
         for at, wide, verb, after in (
             (right, 78.0, "replay all", replayed | ops),
@@ -131,7 +131,7 @@ def _headings(kind: str, replayed: Marks) -> list[Mark]:
             )  # fmt: skip
         drawn.append(gauges.heading(words, left))
     drawn += gauges.legend(
-        (("kept", 404, 56), ("anchor", 404, 76), ("replayed", 590, 56))
+        (("kept", 354, 56), ("anchor", 354, 76), ("replayed", 536, 56))
     )  # fmt: skip
     return drawn
 
@@ -205,7 +205,7 @@ FIGURES = {
         ),
         draw=_draw,
         caption="DeepSeek-V3 in bf16, fused kernels. An interior rank: 17 stashes of 4 layers, "
-        "4,096 tokens each. One bar is 10 MFLOP per token; statistics of norms and attention are "
-        "fp32.",
+        "4,096 tokens each. One bar is 10 MFLOP per token. a2a: all-to-all; rstd and lse are fp32 "
+        "statistics.",
     ),
 }

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from memmodel.scene import Line, Mark, Path, Rect, Text, text_width
 
-WIDTH = 760.0
-LANE, LOW, TALL = 156.0, 24.0, 40.0  # of a box; a tall one has room for bars
+WIDTH = 680.0
+LANE, LOW, TALL = 140.0, 24.0, 40.0  # of a box; a tall one has room for bars
 UNDER = 46.0  # from a box to the next: text, slab, arrow
 SLAB, SLAB_AT, FORK_AT = 8.0, 20.0, 33.0  # below the box
-SPINE, SPINE_Q, SPINE_KV = 190.0, 104.0, 276.0  # of the attention column
-SPINE_SHARED, SPINE_ROUTED = 482.0, 662.0  # of the FFN column
-RAIL_RESIDUAL, RAIL_UP, RAIL_BYPASS, RAIL_ROUTER = 12.0, 379.0, 572.0, 752.0
-UNITS_PER_KIB = 1.3  # width of a slab
-MFLOP_PER_BAR, BAR_PITCH, BAR_WIDTH, BAR_HIGH = 10, 3.0, 2.0, 8.0
+SPINE, SPINE_Q, SPINE_KV = 168.0, 92.0, 244.0  # of the attention column
+SPINE_SHARED, SPINE_ROUTED = 424.0, 586.0  # of the FFN column
+RAIL_RESIDUAL, RAIL_UP, RAIL_BYPASS, RAIL_ROUTER = 10.0, 334.0, 505.0, 668.0
+UNITS_PER_KIB = 1.15  # width of a slab
+MFLOP_PER_BAR, BAR_PITCH, BAR_WIDTH, BAR_HIGH = 10, 2.6, 1.7, 8.0
 
 # Both columns, row by row: (attention, FFN). The height of a row is that of its taller box.
 _ROWS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -42,8 +42,8 @@ GEMMS = ("qkv_down", "q_up", "kv_up", "attn", "o_proj", "router", "gate_up", "ff
 ATTENTION = tuple(op for left, _ in _ROWS for op in left if op != "x0")
 _SPLIT = ("gate_up", "swiglu", "ffn_down")  # with a routed and a shared half in a MoE block
 _MOE_ONLY = ("router", "dispatch", "combine", "moe_add")
-_NOTES = {"x0": "block input", "x1": "add", "x2": "block output", "attn": "attention",
-          "dispatch": "all-to-all", "combine": "all-to-all", "moe_add": "add"}  # fmt: skip
+_NOTES = {"x0": "block input", "x1": "add", "x2": "block output", "dispatch": "a2a",
+          "combine": "a2a", "moe_add": "add"}  # fmt: skip
 _TOP = 40.0
 
 
@@ -92,7 +92,7 @@ def boxes(kind: str) -> tuple[Box, ...]:
             high = TALL if op in GEMMS else LOW
             if kind == "dense" or op not in _SPLIT:
                 # 53 bars are a little wider than a lane.
-                wide = LANE + 20 if op == "gate_up" else LANE
+                wide = LANE + 16 if op == "gate_up" else LANE
                 right.append(Box(op, "", SPINE_ROUTED, y, high, wide))
             else:
                 right.append(Box(op, "routed", SPINE_ROUTED, y, high))
@@ -225,7 +225,7 @@ def op_box(box: Box, *, replayed: bool | None, mflop: float, sign: str = "",
 
 def badge(right: float, top: float, words: str) -> tuple[Mark, ...]:
     """A sign or the name of a format, right-aligned."""
-    wide = {"!": 16.0, "±0": 26.0}.get(words, 46.0)
+    wide = 16.0 if words == "!" else 26.0 if words == "±0" else text_width(words, 12) + 10
     place = (right - wide, top, wide, 16.0)
     if words == "±0":
         marks: tuple[Mark, ...] = (

@@ -21,8 +21,9 @@ SCALES = (("token", "one token, one layer"), ("rank", "an interior rank"))
 RANKS = {"moe": "an interior rank", "dense": "a rank of as many dense layers"}
 KINDS = (("moe", "MoE"), ("dense", "dense"))
 
-LEFT, ROW = 150.0, 24.0
-UNITS_PER_GIB = 3.3  # the worst policy keeps 148.4 GiB in bf16
+MARGIN = 22.0
+LEFT, ROW = 138.0, 24.0
+UNITS_PER_GIB = 2.9  # the worst policy keeps 148.4 GiB in bf16
 TOP = BOTTOM + 44
 HEIGHT = TOP + 152
 
@@ -72,7 +73,7 @@ def bars(mflop: float) -> int:
 @lru_cache(maxsize=1)
 def _frame() -> tuple[Mark, ...]:
     x, low = LEFT + 80 * UNITS_PER_GIB, TOP + 22
-    marks: list[Mark] = [Line(26, TOP - 16, WIDTH - 20, TOP - 16, "grid")]
+    marks: list[Mark] = [Line(MARGIN, TOP - 16, WIDTH - 24, TOP - 16, "grid")]
     for row, label in enumerate(("kept on a rank", "forward", "replayed")):
         marks.append(Text(LEFT - 10, TOP + row * ROW + 16, label, "text", 13, "end", bold=row == 0))
     marks += [
@@ -103,19 +104,19 @@ def gauges(now: Stash, before: Stash, *, forward: float, replay: float,
 
 
 def _value(row: int, words: str, *, id: str, bold: bool = False) -> Text:  # noqa: A002
-    return Text(WIDTH - 20, TOP + row * ROW + 16, words, "text", 13, "end", bold=bold, id=id)
+    return Text(WIDTH - 24, TOP + row * ROW + 16, words, "text", 13, "end", bold=bold, id=id)
 
 
 def notes(*lines: tuple[str, str]) -> tuple[Mark, ...]:
     """Sentences under the gauges, as (role, words); an empty one leaves its line free."""
     return tuple(
-        Text(26, TOP + 3 * ROW + 20 + 20 * row, fitted(words), role, 13, id=f"value-note-{row}")
+        Text(MARGIN, TOP + 3 * ROW + 20 + 20 * row, fitted(words), role, 13, id=f"value-note-{row}")
         for row, (role, words) in enumerate(lines)
         if words
     )
 
 
-def fitted(words: str, size: float = 13.0, room: float = WIDTH - 46) -> str:
+def fitted(words: str, size: float = 13.0, room: float = WIDTH - MARGIN - 24) -> str:
     """`words`, ended with an ellipsis where they are wider than the frame.
 
     >>> fitted("a line", 13, 30)
@@ -126,6 +127,22 @@ def fitted(words: str, size: float = 13.0, room: float = WIDTH - 46) -> str:
     while text_width(words + "…", size) > room:
         words = words[:-1]
     return words.rstrip(" ,") + "…"
+
+
+def wrapped(words: str, size: float = 13.0, room: float = WIDTH - MARGIN - 24) -> list[str]:
+    """`words` on as many lines as they need.
+
+    >>> wrapped("one two three", 13, 60)
+    ['one two', 'three']
+    """
+    lines: list[str] = []
+    for word in words.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, size) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def heading(words: str, left: float) -> Text:

@@ -180,11 +180,11 @@ def _clickable(op: str, inside: tuple[Mark, ...], text: str) -> Group:
 
 
 def _headings(kind: str) -> list[Mark]:
-    ffn = "Mixture of experts" if kind == "moe" else "Dense FFN"
+    ffn = "MoE FFN" if kind == "moe" else "Dense FFN"
     return [
-        gauges.heading("Attention", 26.0),
-        gauges.heading(ffn, 404.0),
-        *gauges.legend((("before", 404, 56), ("dual", 404, 76), ("replayed", 590, 56))),
+        gauges.heading("Attention", 22.0),
+        gauges.heading(ffn, 354.0),
+        *gauges.legend((("before", 354, 56), ("dual", 354, 76), ("replayed", 536, 56))),
     ]
 
 
@@ -205,13 +205,12 @@ def traffic_text(kept: Stash) -> str:
     forward, backward = (size * SEQ_LEN for size in traffic_bytes(kept))
     if forward:
         return (
-            f"Two orientations: forward writes {size_text(forward)} more per layer and microbatch, "
-            "backward requantises nothing."
+            f"Both orientations: forward writes {size_text(forward)} more per layer and microbatch."
         )
     if backward:
         return (
-            f"One orientation: backward reads and writes {size_text(backward)} per layer and "
-            "microbatch to requantise."
+            f"To requantise, backward reads and writes {size_text(backward)} per layer and "
+            "microbatch."
         )
     return "No kept e4m3 tensor needs a transpose."
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 from memmodel.figures.diagram import WIDTH
-from memmodel.figures.gauges import GIB, RANK_TOKENS, fitted, gib_text, percent_text
+from memmodel.figures.gauges import (
+    GIB,
+    MARGIN,
+    RANK_TOKENS,
+    fitted,
+    gib_text,
+    percent_text,
+    wrapped,
+)
 from memmodel.figures.marking import graph
 from memmodel.formats import RECIPES, number_text
 from memmodel.frontiers import Frontier, Point, frontier
@@ -26,11 +34,11 @@ from memmodel.scene import (
     text_box,
 )
 
-LEFT, RIGHT, TOP, BOTTOM = 78.0, 400.0, 44.0, 372.0  # of the plot: 0 and 100 %, 120 and 0 GiB
+LEFT, RIGHT, TOP, BOTTOM = 74.0, 352.0, 44.0, 372.0  # of the plot: 0 and 100 %, 120 and 0 GiB
 MOST_GIB = 120
-LIST, LIST_END, ROW = 436.0, WIDTH - 8, 24.0
+LIST, LIST_END, ROW = 376.0, WIDTH - 8, 24.0
 MOST_STEPS = 14
-HEIGHT = 486.0
+HEIGHT = 518.0
 PILL = 16.0
 BUDGETS = ("100", "80", "60", "50", "40", "30")
 # Where the name of a preset stands: (right of its point, below it, anchor).
@@ -74,18 +82,20 @@ def _draw(recipe: str, communication: str, budget: str, selected: str) -> Scene:
     drawn += _names(found)
     drawn += _steps(found, place)
     shown = corners[place - 1] if place else None
-    lines = (
-        f"Step {place} replays {', '.join(found.names(shown)) or 'nothing'}." if shown else
-        "Choose a step to read what it replays.", words,
-    )  # fmt: skip
-    drawn += [
-        Text(26, BOTTOM + 68 + 22 * row, fitted(line), "text" if row == 0 else "limit", 13,
-             id=f"value-line-{row}")
-        for row, line in enumerate(lines) if line
-    ]  # fmt: skip
+    told = (
+        f"Step {place} replays {', '.join(found.names(shown)) or 'nothing'}."
+        if shown
+        else "Choose a step to read what it replays."
+    )
+    for first, role, sentence in ((0, "text", told), (2, "limit", words)):
+        drawn += [
+            Text(MARGIN, BOTTOM + 68 + 20 * (first + row), line, role, 13,
+                 id=f"value-line-{first + row}")
+            for row, line in enumerate(wrapped(sentence))
+        ]  # fmt: skip
     verdicts = "; ".join(f"{name} {_verdict(found, name)}" for name in POLICIES)
     status = words or (
-        f"{lines[0]} It keeps {_costs(found, shown)}." if shown else
+        f"{told} It keeps {_costs(found, shown)}." if shown else
         f"{found.num_policies:,} policies, {len(found.front)} on the front, {len(corners)} steps."
     )  # fmt: skip
     return Scene(
@@ -106,7 +116,7 @@ def _draw(recipe: str, communication: str, budget: str, selected: str) -> Scene:
 
 def _axes() -> list[Mark]:
     left = LEFT - 20  # room for the marks of policies that replay nothing
-    marks: list[Mark] = [Text(26, 18, "kept on an interior rank, GiB", "muted", 12)]
+    marks: list[Mark] = [Text(MARGIN, 18, "kept on an interior rank, GiB", "muted", 12)]
     for gib in range(0, MOST_GIB + 1, 20):
         y = BOTTOM - (BOTTOM - TOP) * gib / MOST_GIB
         marks.append(Line(left, y, RIGHT + 12, y, "grid"))
@@ -205,7 +215,7 @@ def _steps(found: Frontier, place: int) -> list[Mark]:
                 Rect(*row, "focus", radius=4, faint=True) if chosen else
                 Rect(*row, "ground", radius=4),
                 Text(LIST + 18, top + 16.5, f"{at + 1}", "text", 13, "end"),
-                Text(LIST + 26, top + 16.5, fitted(words, 13, 166), "text", 13),
+                Text(LIST + 26, top + 16.5, fitted(words, 13, 136), "text", 13),
                 Text(LIST_END - 70, top + 16.5, gib, "text", 13, "end"),
                 Text(LIST_END - 8, top + 16.5, share, "text", 13, "end"),
             ),
