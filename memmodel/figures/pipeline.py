@@ -174,7 +174,7 @@ def _draw(
         width=WIDTH,
         height=HEIGHT,
         marks=tuple(marks),
-        alt=f"{run.ranks} ranks against time: {step_words}. Below, a bar for each stash of one "
+        alt=f"{run.ranks} ranks against time. {step_words}. Below, a bar for each stash of one "
         f"rank, packed into {sum(found.peak)} lanes. {status}",
         status=status,
         table=_table(spans, timeline.start[here], timeline.end[here]),
