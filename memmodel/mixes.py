@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -98,25 +98,42 @@ _Tree = _Leaf | tuple["_Tree", "_Tree"] | None
 
 
 class _Part(NamedTuple):
-    """Policies for some layers of one group, or of several groups once they are joined."""
+    """Policies for some layers of one group."""
 
-    kept: tuple[int, ...]  # bytes per token: of one microbatch, once joined at each moment
+    kept: int  # bytes per token of one microbatch
     replay_flops: int
     excess: int
     chosen: _Tree = None
+
+
+class _Partial(NamedTuple):
+    """Policies for some layers of the rank."""
+
+    kept: tuple[int, ...]  # bytes per token at each moment, all alive microbatches together
+    replay_flops: int
+    excess: int
+    chosen: _Tree = None
+
+    def joined(self, part: _Part, group: Group) -> _Partial:
+        return _Partial(
+            tuple(kept + alive * part.kept
+                  for kept, alive in zip(self.kept, group.alive, strict=True)),
+            self.replay_flops + part.replay_flops,
+            self.excess + part.excess,
+            (self.chosen, part.chosen),
+        )  # fmt: skip
 
 
 class _TooManyError(Exception):
     """A search has more candidates than may be looked at."""
 
 
-def _optimum(found: Problem, budget: int, bound: Bound) -> tuple[_Part, bool]:
+def _optimum(found: Problem, budget: int, bound: Bound) -> tuple[_Partial, bool]:
     """Search with a growing allowance of excess, until it covers the gap of what was found."""
-    best = _Part((0,) * found.num_moments, 0, 0)
+    best = _Partial((0,) * found.num_moments, 0, 0)
     for g, group in enumerate(found.groups):
-        least = _part(g, group.frontier.front[-1], bound)
         for _ in range(group.num_layers):
-            best = _joined(best, _alive(least, group))
+            best = best.joined(_one_layer(g, group.frontier.front[-1], bound), group)
     # To begin with, a small part of one step at the bound's price.
     allowance = bound.flop_price * bound.byte_price // 64
     while True:
@@ -132,7 +149,7 @@ def _optimum(found: Problem, budget: int, bound: Bound) -> tuple[_Part, bool]:
         allowance = min(gap, 2 * allowance + 1)
 
 
-def _search(found: Problem, budget: int, bound: Bound, allowance: int) -> _Part | None:
+def _search(found: Problem, budget: int, bound: Bound, allowance: int) -> _Partial | None:
     """The mix of least replay among those whose excess is allowed, if any fits the budget."""
     parts: list[tuple[Group, list[_Part]]] = []
     layers = sum(group.num_layers for group in found.groups)
@@ -142,23 +159,16 @@ def _search(found: Problem, budget: int, bound: Bound, allowance: int) -> _Part 
         halves = (most // 2, most - most // 2) if 2 * most > layers > 1 else (most,)
         grown = _grow(g, group, bound, allowance, max(halves))
         parts += [(group, grown[half]) for half in halves]
+    mixes = [_Partial((0,) * found.num_moments, 0, 0)]
     if not parts:
-        return _Part((0,) * found.num_moments, 0, 0)
+        return mixes[0]
     parts.sort(key=lambda part: len(part[1]))
     *others, (last, ends) = parts
-    mixes = [_Part((0,) * found.num_moments, 0, 0)]
     for group, own in others:
-        _check(len(mixes) * len(own))
-        own = [_alive(part, group) for part in own]  # noqa: PLW2901
-        mixes = _unbeaten(
-            _joined(mix, part)
-            for part in own
-            for mix in mixes
-            if mix.excess + part.excess <= allowance
-        )
+        mixes = _join(mixes, own, group, allowance)
     # `ends` keep more and replay less from one to the next: the last that fits is the best.
-    sizes = [end.kept[0] for end in ends]
-    best = None
+    sizes = [end.kept for end in ends]
+    best: tuple[int, _Partial, _Part] | None = None
     for mix in mixes:
         room = min(
             ((budget - kept) // alive if alive else sizes[-1] if kept <= budget else -1)
@@ -167,62 +177,67 @@ def _search(found: Problem, budget: int, bound: Bound, allowance: int) -> _Part 
         at = bisect_right(sizes, room) - 1
         if at >= 0 and (best is None or mix.replay_flops + ends[at].replay_flops < best[0]):
             best = mix.replay_flops + ends[at].replay_flops, mix, ends[at]
-    return None if best is None else _joined(best[1], _alive(best[2], last))
+    return None if best is None else best[1].joined(best[2], last)
+
+
+def _one_layer(g: int, point: Point, bound: Bound) -> _Part:
+    return _Part(point.bytes_per_token, point.replay_flops, bound.excess(g, point), _Leaf(g, point))
 
 
 def _grow(g: int, group: Group, bound: Bound, allowance: int, layers: int) -> list[list[_Part]]:
-    """The mixes of 0, 1, ... layers of a group whose excess is allowed, beaten ones left out."""
-    steps = [_part(g, point, bound) for point in group.frontier.front]
+    """The mixes of 0, 1, ... layers of a group whose excess is allowed, beaten ones left out.
+
+    Each list rises in bytes and falls in replay.
+    """
+    steps = [_one_layer(g, point, bound) for point in group.frontier.front]
     steps = [step for step in steps if step.excess <= allowance]
-    grown = [[_Part((0,), 0, 0)]]
+    grown = [[_Part(0, 0, 0)]]
     for _ in range(layers):
-        _check(len(steps) * len(grown[-1]))
-        grown.append(_unbeaten(
-            _joined(part, step)
-            for step in steps
-            for part in grown[-1]
-            if part.excess + step.excess <= allowance
-        ))  # fmt: skip
+        before = grown[-1]
+        _check(len(steps) * len(before))
+        # Plain tuples, and parts for the few that are left: this is the inner loop.
+        candidates = [
+            (kept + step.kept, flops + step.replay_flops, excess + step.excess, i, j)
+            for j, step in enumerate(steps)
+            for i, (kept, flops, excess, _) in enumerate(before)
+            if excess + step.excess <= allowance
+        ]
+        candidates.sort()
+        after: list[_Part] = []
+        for kept, flops, excess, i, j in candidates:
+            if not after or flops < after[-1].replay_flops:
+                after.append(_Part(kept, flops, excess, (before[i].chosen, steps[j].chosen)))
+        grown.append(after)
     return grown
+
+
+def _join(mixes: list[_Partial], own: list[_Part], group: Group, allowance: int) -> list[_Partial]:
+    """All pairs whose excess is allowed, without those that keep and replay no less than another.
+
+    Where several moments can be the peak, only pairs that keep just as much are compared.
+    """
+    _check(len(mixes) * len(own))
+    candidates = [
+        mix.joined(part, group)
+        for part in own
+        for mix in mixes
+        if mix.excess + part.excess <= allowance
+    ]
+    candidates.sort(key=lambda mix: mix[:2])
+    left: list[_Partial] = []
+    for mix in candidates:
+        if not left or (
+            mix.replay_flops < left[-1].replay_flops
+            if len(mix.kept) == 1
+            else mix.kept != left[-1].kept
+        ):
+            left.append(mix)
+    return left
 
 
 def _check(candidates: int) -> None:
     if candidates > MOST_CANDIDATES:
         raise _TooManyError
-
-
-def _part(g: int, point: Point, bound: Bound) -> _Part:
-    """One layer with one policy."""
-    kept = (point.bytes_per_token,)
-    return _Part(kept, point.replay_flops, bound.excess(g, point), _Leaf(g, point))
-
-
-def _alive(part: _Part, group: Group) -> _Part:
-    """What the alive microbatches of a group's chunk keep at each moment."""
-    return part._replace(kept=tuple(alive * part.kept[0] for alive in group.alive))
-
-
-def _joined(a: _Part, b: _Part) -> _Part:
-    return _Part(
-        tuple(map(int.__add__, a.kept, b.kept)), a.replay_flops + b.replay_flops,
-        a.excess + b.excess, (a.chosen, b.chosen),
-    )  # fmt: skip
-
-
-def _unbeaten(parts: Iterable[_Part]) -> list[_Part]:
-    """By rising bytes, without those that keep and replay no less than another.
-
-    With bytes at several moments only those that keep just as much are compared.
-    """
-    left: list[_Part] = []
-    for part in sorted(parts, key=lambda part: part[:3]):
-        if not left or (
-            part.replay_flops < left[-1].replay_flops
-            if len(part.kept) == 1
-            else part.kept != left[-1].kept
-        ):
-            left.append(part)
-    return left
 
 
 def _leaves(tree: _Tree) -> Iterator[_Leaf]:
