@@ -346,6 +346,8 @@ def test_a_comb_of_bars() -> None:
     (bars,) = comb(10, 20, 25.0, "text")
     assert isinstance(bars, Path)
     assert len(bars.points) == 3 * 4
-    assert [bars.points[at][0] - 10 for at in (0, 4, 8)] == [0, BAR_PITCH, 2 * BAR_PITCH]
+    assert [bars.points[at][0] - 10 for at in (0, 4, 8)] == pytest.approx(
+        [0, BAR_PITCH, 2 * BAR_PITCH]
+    )
     assert [20 + 8 - bars.points[at][1] for at in (1, 5, 9)] == [8, 8, 4]
     assert comb(10, 20, 0.0, "text") == ()
