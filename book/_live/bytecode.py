@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import marshal
@@ -35,10 +36,19 @@ def _bytecode(name: str) -> dict[str, str]:
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.has_location or spec.origin is None:
         return {}
-    source = spec.loader.get_source(name)
     path = name.replace(".", "/") + ("/__init__" if spec.submodule_search_locations else "")
+    tree = ast.parse(spec.loader.get_source(name))
+    # The library is compiled as by -OO. The package keeps its checks, and the docstrings of its
+    # classes, in whose place a dataclass would put one that takes long to make.
     ours = name.partition(".")[0] == "memmodel"
-    # The package keeps its docstrings and checks; the library loses its docstrings (-OO).
-    code = compile(source, f"{path}.py", "exec", dont_inherit=True, optimize=0 if ours else 2)
+    if ours:
+        _drop_docstrings(tree)
+    code = compile(tree, f"{path}.py", "exec", dont_inherit=True, optimize=0 if ours else 2)
     head = importlib.util.MAGIC_NUMBER + bytes(12)
     return {f"{path}.pyc": b64encode(head + marshal.dumps(code)).decode()}
+
+
+def _drop_docstrings(tree: ast.Module) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
