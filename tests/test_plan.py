@@ -316,7 +316,8 @@ def test_any_text_as_a_plan(text: str) -> None:
         {"pp": 10**9, "gpus": 64 * 10**9},
         {"pp": 10**9, "gpus": 64 * 10**9, "schedule": "1f1b"},
         {"schedule": "interleaved", "virtual_stages": 10**9},
-        {"microbatches": 2**17 - 1},
+        {"microbatches": 2**13},
+        {"microbatches": 2**16 + 1},  # one too many
         {"seq_len": 10**30},
         {"seq_len": 10**12, "microbatch_size": 10**12},
         {"gpus": 2**39},
