@@ -266,7 +266,7 @@ FIELDS = st.sampled_from([item.name for item in fields(Plan)])
 
 
 def check_answer(values: dict[str, Any]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         account(Plan.from_dict(values))
     except ValueError as error:
@@ -274,7 +274,7 @@ def check_answer(values: dict[str, Any]) -> None:
         if type(error) is not ValueError or not str(error):
             raise
     # The bound on a schedule's events allows seconds; a blow-up would take for ever.
-    assert time.perf_counter() - start < 30, values
+    assert time.process_time() - start < 30, values
 
 
 @pytest.mark.slow
@@ -330,6 +330,6 @@ def test_any_text_as_a_plan(text: str) -> None:
     ids=lambda values: str(values)[:40],
 )
 def test_big_input_is_answered_soon(values: dict[str, Any]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     check_answer(values)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
