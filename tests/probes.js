@@ -32,13 +32,10 @@ window.probes = (() => {
     });
     const isExplained = (rule, node) => explained.some(([name, where]) =>
       name === rule.id && document.querySelector(node.target[0])?.closest(where));
-    const lines = (list, keep) => list.flatMap((rule) => rule.nodes
-      .filter((node) => keep(rule, node))
+    const lines = (list) => list.flatMap((rule) => rule.nodes
+      .filter((node) => !isExplained(rule, node))
       .map((node) => `${rule.id}: ${node.target.join(" ")} ${node.failureSummary ?? ""}`));
-    return [
-      lines(found.violations, () => true),
-      lines(found.incomplete, (rule, node) => !isExplained(rule, node)),
-    ];
+    return [lines(found.violations), lines(found.incomplete)];
   }
 
   function unnamedPictures() {
@@ -46,6 +43,14 @@ window.probes = (() => {
       || e.getAttribute("alt") !== null || e.querySelector(":scope > title");
     const hidden = "[aria-hidden=true], [role=presentation], mjx-container";
     return all("svg, img").filter((e) => shown(e) && !named(e) && !e.closest(hidden)).map(called);
+  }
+
+  // Marks to click whose name is not what they show first: who speaks to a computer says that.
+  function misnamedMarks() {
+    return all(".mm-figure svg .mm-mark").filter((e) => {
+      const first = e.querySelector("text")?.textContent.trim().toLowerCase() ?? "";
+      return !e.getAttribute("aria-label")?.toLowerCase().includes(first);
+    }).map(called);
   }
 
   function focusableInImages() {
@@ -69,7 +74,8 @@ window.probes = (() => {
   function smallTargets(least) {
     return all(".mm-figure, .mm-guess").flatMap((figure) => stops(figure))
       .filter((e) => !e.matches("[role=region]"))
-      .map((e) => [e, (e.closest("label") ?? e).getBoundingClientRect()])
+      .map((e) => [e, (e.matches("[type=radio], [type=checkbox]") ? e.closest("label") : e)])
+      .map(([e, target]) => [e, target.getBoundingClientRect()])
       .filter(([, box]) => Math.min(box.width, box.height) < least - 0.1)
       .map(([e, box]) => `${called(e)}: ${box.width.toFixed(1)} by ${box.height.toFixed(1)}`);
   }
@@ -100,14 +106,14 @@ window.probes = (() => {
 
   // Boxes that scroll sideways and cannot be reached with the keyboard or have no name.
   function badScrollBoxes() {
+    const named = (e) => e.getAttribute("aria-label") || e.getAttribute("aria-labelledby")
+      || e.matches("mjx-container"); // a formula is read out itself
     const scrolls = (e) => ["auto", "scroll"].includes(style(e).overflowX)
       && e.scrollWidth > e.clientWidth + 1 && shown(e);
     return all("body *").filter(scrolls).flatMap((e) => {
       const faults = [];
       if (e.tabIndex < 0 && !stops(e).length) faults.push(`${called(e)} cannot be focused`);
-      if (!e.getAttribute("aria-label") && !e.getAttribute("aria-labelledby")) {
-        faults.push(`${called(e)} has no name`);
-      }
+      if (!named(e)) faults.push(`${called(e)} has no name`);
       return faults;
     });
   }
@@ -161,7 +167,7 @@ window.probes = (() => {
   const figures = () => all(".mm-figure[data-figure]").map((e) => `#${e.id}`);
 
   return {
-    axe, unnamedPictures, focusableInImages, missingFromTables, smallTargets, smallPrint,
+    axe, unnamedPictures, misnamedMarks, focusableInImages, missingFromTables, smallTargets, smallPrint,
     wrongColours, badScrollBoxes, moving, beforeFirstStop, focused, listen, figures,
   };
 })();

@@ -89,6 +89,7 @@ def test_01_02_axe_finds_nothing_and_every_doubt_is_explained(
     "probe",
     [
         pytest.param("unnamedPictures", id="03_every_picture_is_named_or_hidden"),
+        pytest.param("misnamedMarks", id="03_every_mark_to_click_is_called_what_it_shows"),
         pytest.param("focusableInImages", id="04_nothing_can_be_focused_inside_an_image"),
         pytest.param("missingFromTables", id="05_a_table_behind_each_figure_has_its_numbers"),
     ],
@@ -242,7 +243,8 @@ FAULTY = """<!doctype html><html lang="en"><title>Faults</title><main>
   <button style="width: 10px; height: 10px; padding: 0; outline: none">a</button>
   <div role="img" aria-label="picture"><a href="#">inside</a></div>
   <svg width="200" height="50"><text class="f-text" x="0" y="20" font-size="9"
-    id="faulty-value-1" fill="#cccccc">8 GiB</text></svg>
+    id="faulty-value-1" fill="#cccccc">8 GiB</text>
+    <g class="mm-mark" role="button" tabindex="0" aria-label="Seven"><text y="40">6</text></g></svg>
   <details><summary>Numbers</summary><table><tr><td>7 GiB</td></tr></table></details>
 </figure>
 <div style="width: 50px; overflow-x: auto"><div style="width: 500px">wide</div></div>
@@ -255,6 +257,7 @@ def test_each_probe_finds_the_fault_it_is_for(open_page: OpenPage) -> None:
     page.set_content(FAULTY)
     for probe, argument in {
         "unnamedPictures": None,
+        "misnamedMarks": None,
         "focusableInImages": None,
         "missingFromTables": None,
         "smallTargets": 24,

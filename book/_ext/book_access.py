@@ -31,6 +31,10 @@ REPAIRS = {
         re.compile(r'(<div class="output [^"]*"><div class="highlight"><pre)>'),
         r'\1 role="group" aria-label="Output">',
     ),
+    "tables that scroll can be reached": (
+        re.compile(r'<div class="pst-scrollable-table-container">'),
+        '<div class="pst-scrollable-table-container" tabindex="0" role="group" aria-label="Table">',
+    ),
     "code has a name": (
         re.compile(r'(<div class="highlight-[^"]*"><div class="highlight"><pre)>'),
         r'\1 role="group" aria-label="Code">',
