@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import LoadFlags
 from matplotlib.path import Path as Outline
 from matplotlib.transforms import Affine2D, TransformedPath
+from PIL import Image
 
 from memmodel.scene import PALETTE, Line, Path, Rect, Scene, Text, flatten
 
@@ -197,6 +199,14 @@ def _arrow_head(mark: Path) -> tuple[Outline, tuple[float, float]]:
     sx, sy = -uy * ARROW_WIDTH / 2, ux * ARROW_WIDTH / 2
     tip = (x1, y1)
     return Outline([tip, (bx + sx, by + sy), (bx - sx, by - sy), tip], closed=True), (bx, by)
+
+
+def compact(picture: bytes) -> bytes:
+    """Return a PNG in 64 colours and packed hard: to be stored in a notebook, not to be quick."""
+    packed = BytesIO()
+    flat = Image.open(BytesIO(picture)).convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    flat.save(packed, "PNG", optimize=True)
+    return packed.getvalue()
 
 
 def _png(pixels: Any) -> bytes:

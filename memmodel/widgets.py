@@ -17,7 +17,7 @@ import ipywidgets
 import traitlets
 
 from memmodel.render_html import BUTTONS_UP_TO, figure_html, figure_text, guess_html, table_html
-from memmodel.render_matplotlib import png
+from memmodel.render_matplotlib import compact, png
 from memmodel.scene import Choice, Figure, Group, Hidden, Knob, Mark, Powers, Switch
 
 NO_SELECTION = "none"
@@ -147,7 +147,7 @@ class Explorer:
         """Return one output in four formats; each reader of the notebook takes the one it knows."""
         data = dict(self.box._repr_mimebundle_())
         data["text/html"] = figure_html(self.figure, fixed=self.fixed)
-        data["image/png"] = b64encode(self.image.value).decode()
+        data["image/png"] = b64encode(compact(self.image.value)).decode()
         data["text/plain"] = figure_text(self.figure, fixed=self.fixed)
         size = {"width": self.scene.width, "height": self.scene.height}
         return data, {"image/png": size}

@@ -60,7 +60,7 @@ SIDEWAYS: set[tuple[str, str]] = {
 OUTSIDE: dict[str, set[str]] = {
     "planner": {"numpy"},
     "mincut": {"networkx"},
-    "render_matplotlib": {"matplotlib", "numpy"},  # matplotlib takes and brings its arrays
+    "render_matplotlib": {"matplotlib", "numpy", "PIL"},  # matplotlib brings both
     "widgets": {"ipywidgets", "traitlets"},
 }
 MOST_LINES = 300

@@ -14,7 +14,7 @@ from demo_figure import FIGURE
 from geometry import states
 
 from memmodel.render_html import figure_html, figure_text, guess_html
-from memmodel.render_matplotlib import png
+from memmodel.render_matplotlib import compact, png
 from memmodel.scene import Choice, Figure, Group, Hidden, Rect, Scene, Table
 from memmodel.widgets import Explorer, Picture, explore, guess
 
@@ -287,7 +287,7 @@ def test_one_output_carries_four_formats() -> None:
     assert data[VIEW]["model_id"] == shown.box.model_id
     assert data["text/html"] == figure_html(FIGURE, fixed={"ranks": "4"})
     assert data["text/plain"] == figure_text(FIGURE, fixed={"ranks": "4"})
-    assert base64.b64decode(data["image/png"]) == png(FIGURE.scene(ranks="4"))
+    assert base64.b64decode(data["image/png"]) == compact(png(FIGURE.scene(ranks="4")))
     assert metadata["image/png"] == {"width": 640, "height": 300}
     json.dumps([data, metadata])  # it fits into a notebook
 
