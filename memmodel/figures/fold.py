@@ -13,8 +13,8 @@ from memmodel.mesh import Chunk
 from memmodel.plan import Plan
 from memmodel.scene import Figure, Group, Hidden, Line, Mark, Path, Powers, Rect, Scene, Table, Text
 
-WIDTH, HEIGHT = 760.0, 440.0
-LEFT, RIGHT = 76.0, 738.0
+WIDTH, HEIGHT = 680.0, 440.0
+LEFT, RIGHT = 62.0, 662.0
 SLOTS, SLOT_HIGH = 34.0, 20.0  # the whole model, slot by slot
 RANKS = 104.0  # the numbers of the ranks
 CHUNKS, CHUNK_HIGH, CHUNK_GAP = 112.0, 64.0, 14.0
@@ -71,7 +71,8 @@ def layers_text(chunk: Chunk) -> str:
     ('E 0–2', 'H')
     """
     first, last = chunk.first, chunk.stop - 1
-    words = [f"{first}" if first == last else f"{first}–{last}"] if first <= last else []
+    joint = "," if last - first == 1 else "–"
+    words = [f"{first}{joint}{last}" if first < last else f"{first}"] if first <= last else []
     return " ".join([*["E"] * chunk.embedding, *words, *["H"] * chunk.head])
 
 
@@ -183,13 +184,13 @@ def _draw(pp: str, ep: str, rank: str) -> Scene:
         Text(LEFT, 16, f"{words}: {size_text(2 * most)}", "text", 13, bold=True, id="title"),
         *_model(plan, here),
         *(_column(plan, at, here, held, most) for at, held in enumerate(ranks)),
-        Path(((RIGHT + 4, last), (RIGHT + 18, last), (RIGHT + 18, last + CHUNK_HIGH + CHUNK_GAP),
+        Path(((RIGHT + 4, last), (RIGHT + 14, last), (RIGHT + 14, last + CHUNK_HIGH + CHUNK_GAP),
               (RIGHT + 4, last + CHUNK_HIGH + CHUNK_GAP)), "axis", arrow=True, weight=1.5),
         *(
             Text(LEFT - 8, y, label, "muted", 12, "end", id=f"label-{label}")
-            for label, y in (("rank", RANKS), ("chunk 0", CHUNKS + 38), ("10⁹ each", CHUNKS + 56),
+            for label, y in (("rank", RANKS), ("chunk 0", CHUNKS + 38), ("billions", CHUNKS + 56),
                              ("chunk 1", CHUNKS + CHUNK_HIGH + CHUNK_GAP + 38),
-                             ("on a GPU", BARS + 14), ("10⁹", BARS + BARS_HIGH + 15),
+                             ("per GPU", BARS + 14), ("billions ", BARS + BARS_HIGH + 15),
                              ("GiB", BARS + BARS_HIGH + 30))
         ),
     ]  # fmt: skip

@@ -18,8 +18,8 @@ from memmodel.orders import Action
 from memmodel.scene import Mark, Path, Rect, Text, text_width
 from memmodel.timeline import Cell, Timeline
 
-WIDTH = 760.0
-LEFT, RIGHT = 62.0, 752.0  # of everything that stands over the time axis
+WIDTH = 680.0
+LEFT, RIGHT = 62.0, 672.0  # of everything that stands over the time axis
 VIRTUAL_STAGES = 2  # of interleaved 1F1B, so that it too has a light and a dark chunk
 
 KINDS = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
@@ -49,8 +49,7 @@ class Run(NamedTuple):
     @property
     def title(self) -> str:
         """What the papers call the schedule."""
-        words = schedule.SCHEDULES[self.name].title
-        return f"{words}, {VIRTUAL_STAGES} chunks a rank" if self.name == "interleaved" else words
+        return schedule.SCHEDULES[self.name].title
 
 
 @lru_cache(maxsize=32)
@@ -196,6 +195,6 @@ def legend(top: float) -> tuple[Mark, ...]:
             marks.append(Rect(x + 13 * chunk, top + 14 - tall, 12, tall, role(kind, chunk)))
         marks.append(Text(x + 31, top + 12, words, "muted", 12, id=f"legend-{kind}"))
         x += 31 + text_width(words, 12) + 12
-    words = "(left: chunk 0, right: chunk 1)"
+    words = "(chunks 0, 1)"
     marks.append(Text(x - 4, top + 12, words, "muted", 12, id="legend-chunks"))
     return tuple(marks)

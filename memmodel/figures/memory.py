@@ -27,10 +27,10 @@ from memmodel.tables import gib
 from memmodel.timeline import levels
 
 WIDTH, HEIGHT = grid.WIDTH, 410.0
-LEFT, RIGHT = grid.LEFT, 596.0
+LEFT, RIGHT = grid.LEFT, 516.0
 TOP, HIGH = 40.0, 280.0
 BOTTOM = TOP + HIGH
-KEYS = 612.0  # where the list of parts stands
+KEYS = 532.0  # where the list of parts stands
 PICKS = 362.0  # the watermarks of all ranks
 RANKS = 8
 LIMITS = (100, 200, 400, 800, 1600)  # GiB at which the axis may end

@@ -15,12 +15,12 @@ from memmodel.schedule import SCHEDULES
 from memmodel.tables import gib
 
 WIDTH, HEIGHT = grid.WIDTH, 430.0
-LEFT, RIGHT, TOP, BOTTOM = 76.0, 540.0, 44.0, 384.0
+LEFT, RIGHT, TOP, BOTTOM = 76.0, 484.0, 44.0, 384.0
 LOW, HIGH = 30, 40  # log2 of the bytes at both ends of the axis: 1 GiB and 1 TiB
 WIDEST = 0.9  # the longest bubble on the axis: one microbatch at a time has 7/8
 DOT = 10.0
 TITLES = dict(grid.SCHEDULES)
-NAMES, PITCH = 572.0, 44.0  # the list of schedules beside the plot
+NAMES, PITCH = 514.0, 44.0  # the list of schedules beside the plot
 
 
 class Point(NamedTuple):
@@ -120,7 +120,7 @@ def _draw(recompute: str, recipe: str, microbatches: str) -> Scene:
     marks: list[Mark] = [
         *_axes(),
         Line(LEFT, y, RIGHT, y, "limit", dash=True, weight=1.5, id="room"),
-        Text(NAMES + 180, 18, f"dashed: {gib(room)}, what 80 GiB leave beside the states", "limit",
+        Text(WIDTH - 6, 18, f"dashed: {gib(room)}, what 80 GiB leave beside the states", "limit",
              12, "end", id="room-label"),
         *_names(points, refusals),
     ]  # fmt: skip

@@ -188,8 +188,8 @@ def _draw(
 def _step_words(run: Run) -> str:
     timeline = run.timeline
     return (
-        f"{run.title}: {timeline.makespan:g} units of time, a rank waits for up to "
-        f"{timeline.bubble:g} ({100 * timeline.bubble_fraction:.1f} %)"
+        f"{run.title}: {timeline.makespan:g} units long, up to {timeline.bubble:g} of them idle "
+        f"({100 * timeline.bubble_fraction:.1f} %)"
     )
 
 
@@ -258,6 +258,7 @@ FIGURES = {
         draw=_draw,
         caption="One unit of time: a forward, an input gradient or a weight gradient of one chunk; "
         "a whole backward takes two, one overlapped with a forward three. Communication takes "
-        "none. Zoom in for microbatch numbers, and to click on single pieces of work.",
+        "none. Interleaved 1F1B has two chunks a rank. Zoom in for microbatch numbers, and to "
+        "click on single pieces of work.",
     )
 }  # fmt: skip
