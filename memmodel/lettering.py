@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 # Advance widths in thousandths of the font size, of a wide common sans (DejaVu Sans): text that
 # does not collide at these widths does not collide in the narrower fonts of a browser either.
 _WIDTHS = {" ": 318, ".": 318, ",": 318, ":": 337, "i": 278, "l": 278, "j": 278, "I": 295, "t": 392,
@@ -13,6 +15,7 @@ _WIDTHS = {" ": 318, ".": 318, ",": 318, ":": 337, "i": 278, "l": 278, "j": 278,
 _BOLD = 1.15  # a phrase in bold is this much wider at most, to within a fraction of a letter
 
 
+@lru_cache(maxsize=4096)
 def text_width(text: str, size: float, bold: bool = False) -> float:
     """Width of `text` in scene units, on the safe side.
 

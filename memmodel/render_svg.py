@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from functools import lru_cache
 from html import escape
 
 from memmodel.scene import PALETTE, Group, Line, Mark, Path, Rect, Scene, Text, flatten, text_box
@@ -69,6 +70,12 @@ def svg(scene: Scene, *, uid: str, title: str, knobs: Collection[str] = ()) -> s
 def _mark(mark: Mark, uid: str, knobs: Collection[str], scene: Scene) -> str:
     if isinstance(mark, Group):
         return _group(mark, uid, knobs, scene)
+    return _leaf(mark, uid)
+
+
+@lru_cache(maxsize=4096)
+def _leaf(mark: Rect | Line | Path | Text, uid: str) -> str:
+    """Return one mark; most of them are the same ones after a change, so they are remembered."""
     if isinstance(mark, Rect):
         return _rect(mark, uid)
     if isinstance(mark, Text):

@@ -52,7 +52,7 @@ def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
     drawn += gauges.gauges(kept, nothing, forward=forward, replay=replay, words=words)
     drawn += gauges.notes(
         ("muted", unpriced(kept)),
-        ("warning", "; ".join(pulled_in(kept, name, scale) for name in pointless)),
+        ("warning", "; ".join(pulled_in(kept, name, scale) for name in pointless[:3])),
     )
     name = recognise(kind, replayed)
     total = gauges.gib_text(kept.bytes_per_token * RANK_TOKENS)

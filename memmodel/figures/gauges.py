@@ -28,6 +28,7 @@ TOP = BOTTOM + 44
 HEIGHT = TOP + 152
 
 
+@lru_cache(maxsize=2048)
 def sized(nbytes: int, scale: str) -> str:
     """Bytes per token, or of a rank, for people."""
     return size_text(nbytes * RANK_TOKENS if scale == "rank" else nbytes)
@@ -124,9 +125,10 @@ def fitted(words: str, size: float = 13.0, room: float = WIDTH - MARGIN - 24) ->
     """
     if text_width(words, size) <= room:
         return words
-    while text_width(words + "…", size) > room:
-        words = words[:-1]
-    return words.rstrip(" ,") + "…"
+    left, end = room - text_width("…", size), 0
+    while (left := left - text_width(words[end], size)) >= 0:
+        end += 1
+    return words[:end].rstrip(" ,") + "…"
 
 
 def wrapped(words: str, size: float = 13.0, room: float = WIDTH - MARGIN - 24) -> list[str]:
