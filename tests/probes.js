@@ -57,16 +57,18 @@ window.probes = (() => {
     return all("[role=img]").flatMap((e) => all(FOCUSABLE, e)).map(called);
   }
 
-  // Figures without a table, and drawn sizes that their table does not have.
+  // Figures without a table, and bars whose number neither their table nor their words have.
   function missingFromTables() {
     return all(".mm-figure").flatMap((figure) => {
       const table = figure.querySelector("details table");
       if (!table) return [`${called(figure)} has no table`];
-      const cells = all("td, th", table).map((e) => e.textContent).join(" | ");
-      return all("svg text[id*='-value-']", figure)
-        .flatMap((text) => text.textContent.match(/\d[\d.,]* [KMGT]iB/g) ?? [])
-        .filter((value) => !cells.includes(value))
-        .map((value) => `${called(figure)}: ${value} is not in ${cells}`);
+      const cells = all("td, th", table).map((e) => e.textContent);
+      const words = all("svg > desc, .mm-status", figure).map((e) => e.textContent).join(" ");
+      return all(`svg text[id^="${figure.id}-value-"]`, figure)
+        .filter((text) => document.getElementById(text.id.replace("-value-", "-bar-")))
+        .map((text) => text.textContent.trim())
+        .filter((number) => !cells.includes(number) && !words.includes(number.split(",")[0]))
+        .map((number) => `${called(figure)}: ${number} is not in ${cells.join(" | ")}`);
     });
   }
 

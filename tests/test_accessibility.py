@@ -243,7 +243,7 @@ FAULTY = """<!doctype html><html lang="en"><title>Faults</title><main>
   <button style="width: 10px; height: 10px; padding: 0; outline: none">a</button>
   <div role="img" aria-label="picture"><a href="#">inside</a></div>
   <svg width="200" height="50"><text class="f-text" x="0" y="20" font-size="9"
-    id="faulty-value-1" fill="#cccccc">8 GiB</text>
+    id="faulty-value-1" fill="#cccccc">8 GiB</text><rect id="faulty-bar-1"/>
     <g class="mm-mark" role="button" tabindex="0" aria-label="Seven"><text y="40">6</text></g></svg>
   <details><summary>Numbers</summary><table><tr><td>7 GiB</td></tr></table></details>
 </figure>
