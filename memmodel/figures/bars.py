@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import log2
 
-from memmodel.formats import Number, size_text
-from memmodel.scene import Line, Mark, Rect, Text
+from memmodel.formats import Number, number_text, size_text
+from memmodel.scene import Line, Mark, Rect, Table, Text
 
 WIDTH = 680.0
 LEFT, RIGHT = 190.0, 520.0  # of the plot; labels stand left of it, values right
@@ -84,6 +84,22 @@ def log_bars(rows: Sequence[Row], limit: int, limit_label: str) -> tuple[Mark, .
     marks.append(Line(x, TOP - 6, x, bottom, "limit", dash=True, weight=1.5, id="limit"))
     marks.append(Text(x, TOP - 11, limit_label, "limit", 12, "middle", id="limit-label"))
     return tuple(marks)
+
+
+def bars_table(rows: Sequence[Row]) -> Table:
+    """The rows as text with the exact bytes, and with the factor won where there are ghosts."""
+    columns = ("", "size", "bytes")
+    won = any(row.before is not None for row in rows)
+    body = []
+    for row in rows:
+        if row.size is None:
+            continue
+        cells = (row.label if row.head else f"  {row.label}", size_text(row.size),
+                 number_text(row.size))  # fmt: skip
+        before = row.size if row.before is None else row.before
+        more = (size_text(before), factor_text(before, row.size)) if won else ()
+        body.append(cells + more)
+    return Table(columns + (("before", "factor won") if won else ()), tuple(body))
 
 
 def _row(row: Row, top: float) -> list[Mark]:

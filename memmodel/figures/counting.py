@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from memmodel.devices import device
-from memmodel.figures.bars import WIDTH, Row, height, log_bars
+from memmodel.figures.bars import WIDTH, Row, bars_table, height, log_bars
 from memmodel.formats import Number, number_text, size_text
 from memmodel.ledger import (
     EMBEDDING_PART,
@@ -132,18 +132,6 @@ def _naive_count(shown: str, books: str) -> Scene:
         status=status,
         table=bars_table(rows),
     )
-
-
-def bars_table(rows: list[Row]) -> Table:
-    """The rows of a bar chart as text, with the exact bytes."""
-    return Table(
-        ("", "size", "bytes"),
-        tuple(
-            (row.label if row.head else f"  {row.label}", size_text(row.size),
-             number_text(row.size))
-            for row in rows if row.size is not None
-        ),
-    )  # fmt: skip
 
 
 # --- the activations of one block, tensor by tensor --------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memmodel.devices import device
-from memmodel.figures.bars import WIDTH, Row, factor_text, height, log_bars
-from memmodel.figures.counting import GROUPS, NAIVE, bars_table, state_groups
+from memmodel.figures.bars import WIDTH, Row, bars_table, factor_text, height, log_bars
+from memmodel.figures.counting import GROUPS, NAIVE, state_groups
 from memmodel.formats import Number, size_text
 from memmodel.ledger import STATES, rank_ledger
 from memmodel.plan import Plan
@@ -116,8 +116,9 @@ def _groups(ep: str, state: str) -> Scene:
     ]  # fmt: skip
     status = f"{size}; {shard}: {size_text(held)} on each GPU."
     body = (
-        ("routed experts", f"EDP = {rows}", size_text(groups["routed experts"])),
-        ("everything else", f"DP = {plan.mesh.dp}",
+        ("routed experts", f"EP = {columns}", f"EDP = {rows}",
+         size_text(groups["routed experts"])),
+        ("everything else", "1", f"DP = {plan.mesh.dp}",
          size_text(groups["rest of the blocks"] + groups["embedding + head"])),
     )  # fmt: skip
     return Scene(
@@ -126,7 +127,7 @@ def _groups(ep: str, state: str) -> Scene:
         marks=tuple(marks),
         alt=f"A grid of {plan.gpus:,} GPUs, {columns} wide and {rows} high. {status}",
         status=status,
-        table=Table(("state", "replicas that share it", "optimizer on each GPU"), body),
+        table=Table(("state", "different parts", "replicas of each", "optimizer on each GPU"), body),
     )
 
 
