@@ -4,7 +4,7 @@
 (function () {
   const script = document.currentScript.src;
   const FRAME = window.requestAnimationFrame.bind(window);
-  const idle = window.requestIdleCallback ?? ((call) => setTimeout(call, 200));
+  const idle = window.requestIdleCallback?.bind(window) ?? ((call) => setTimeout(call, 200));
   const figures = [];
 
   // ---- the runtime: loaded once, when the page is idle or at the first touch of a control
@@ -366,8 +366,7 @@
     const [entry] = performance.getEntriesByType("navigation");
     if (entry?.type === "navigate" && window.scrollY === 0) shared[0].root.scrollIntoView();
   } else if (!savesData()) {
-    if (document.readyState === "complete") idle(boot);
-    else window.addEventListener("load", () => idle(boot));
+    idle(boot, { timeout: 2000 });
   }
   window.addEventListener("hashchange", () => {
     for (const figure of follow()) figure.set({});

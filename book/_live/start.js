@@ -9,11 +9,15 @@
 
   // base64 of gzip -> a response, inflated by the browser while it is read.
   function unpack(text, type = "application/octet-stream") {
-    const packed = Uint8Array.fromBase64
-      ? Uint8Array.fromBase64(text)
-      : Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+    const packed = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : decode(atob(text));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(stream, { headers: { "Content-Type": type } });
+  }
+
+  function decode(text) {
+    const bytes = new Uint8Array(text.length);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = text.charCodeAt(at);
+    return bytes;
   }
 
   async function bytes(response) {
