@@ -127,7 +127,7 @@ def _groups(ep: str, state: str) -> Scene:
         marks=tuple(marks),
         alt=f"A grid of {plan.gpus:,} GPUs, {columns} wide and {rows} high. {status}",
         status=status,
-        table=Table(("state", "different parts", "replicas of each", "optimizer on each GPU"), body),
+        table=Table(("state", "different parts", "replicas of each", "optimizer on a GPU"), body),
     )
 
 
