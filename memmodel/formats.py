@@ -174,11 +174,12 @@ def size_text(nbytes: Number) -> str:
 
 
 def number_text(value: Number) -> str:
-    """An exact count with thousands separators; a fraction keeps its decimals.
+    """A number with thousands separators: all its decimals where they end, else four.
 
-    >>> number_text(66296545344), number_text(Fraction(33, 16))
-    ('66,296,545,344', '2.0625')
+    >>> number_text(66296545344), number_text(Fraction(33, 16)), number_text(Fraction(8, 3))
+    ('66,296,545,344', '2.0625', '2.6667')
     """
     if value == int(value):
         return f"{int(value):,}"
-    return f"{float(value):,.4f}".rstrip("0")
+    text = f"{float(value):,}"
+    return text if Fraction(text.replace(",", "")) == value else f"{float(value):,.4f}"

@@ -16,7 +16,7 @@ from memmodel.architecture import PARTS, Part
 from memmodel.devices import device
 from memmodel.formats import FP8_WEIGHT_BYTES, Number, number_text
 from memmodel.mesh import Chunk
-from memmodel.plan import Plan, exact_gib
+from memmodel.plan import Plan, as_written
 
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "reserve")
 STATES = CATEGORIES[:3]
@@ -127,8 +127,8 @@ def rank_ledger(plan: Plan, rank: int) -> RankLedger:
     stashes = _stashes(plan, rank, chunks)
     lines = [*_state_lines(plan, chunks), *_activation_lines(plan, chunks, stashes)]
     if plan.reserve_gib:
-        reserve = exact_gib(plan.reserve_gib) / 2**30
-        lines.append(Line("reserve", "set aside", (("GiB", reserve), ("bytes per GiB", 2**30))))
+        reserve = (("GiB", as_written(plan.reserve_gib)), ("bytes per GiB", 2**30))
+        lines.append(Line("reserve", "set aside", reserve))
     return RankLedger(rank, chunks, stashes, tuple(lines))
 
 

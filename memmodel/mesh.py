@@ -107,7 +107,7 @@ class Mesh:
 
     @property
     def dp(self) -> int:
-        """Data parallel degree: replicas of everything but the routed experts, times CP."""
+        """Data parallel degree; with CP, DP * CP GPUs hold the same but for routed experts."""
         return self.gpus // (self.tp * self.cp * self.pp)
 
     @property
@@ -116,7 +116,7 @@ class Mesh:
         return self.gpus // (self.pp * self.ep * self.etp)
 
     def check(self, arch: Architecture, seq_len: int) -> None:
-        """Raise ValueError naming the first rule of MODEL order that does not divide."""
+        """Raise ValueError that names the first of the rules, in their order here, that is broken."""
         tp = f"tp = {self.tp}"
         rules: list[tuple[str, int, str, int]] = [
             ("gpus", self.gpus, f"tp*cp*pp = {self.tp}*{self.cp}*{self.pp}",

@@ -65,7 +65,7 @@ class Plan:
     reserve_gib: float = _field(0, "GiB", "set aside for context, communication, fragmentation")
 
     def __post_init__(self) -> None:
-        # Dataclass fields may come from a user's JSON: normalise containers, then check all.
+        # Fields may come from a user's JSON: normalise, and check all.
         object.__setattr__(self, "formats", pairs("formats", self.formats))
         for name in ("replay", "save"):
             object.__setattr__(self, name, names(name, getattr(self, name)))
@@ -84,6 +84,8 @@ class Plan:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} = {getattr(self, name)!r}, but true or false is needed")
         _check_reserve(self.reserve_gib)
+        if self.reserve_gib == int(self.reserve_gib):
+            object.__setattr__(self, "reserve_gib", int(self.reserve_gib))
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer {self.optimizer!r}: known are {', '.join(OPTIMIZERS)}")
         devices.device(self.device)
@@ -237,10 +239,10 @@ def names(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def exact_gib(value: float) -> Fraction:
-    """The decimal number that a user wrote, times 2**30, exactly.
+def as_written(value: float) -> Fraction:
+    """The decimal number that a user wrote, exactly.
 
-    >>> exact_gib(0.1)
-    Fraction(536870912, 5)
+    >>> as_written(0.1)
+    Fraction(1, 10)
     """
-    return Fraction(str(value)) * 2**30
+    return Fraction(str(value))

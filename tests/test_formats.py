@@ -151,3 +151,6 @@ def test_counts_are_exact_with_separators() -> None:
     assert number_text(671_026_419_200) == "671,026,419,200"
     assert number_text(Fraction(33, 16)) == "2.0625"
     assert number_text(Fraction(8, 2)) == "4"
+    assert number_text(Fraction(1, 100_000)) == "1e-05"
+    assert number_text(Fraction("1234.56789")) == "1,234.56789"
+    assert number_text(Fraction(20_000, 3)) == "6,666.6667"

@@ -382,6 +382,10 @@ def test_the_verdict_is_of_the_peak_rank_with_its_reserve() -> None:
     assert not any(line.category == "reserve" for line in account(Plan()).peak.lines)
     # A tenth of a GiB is no whole number of bytes, and stays exact.
     assert account(Plan(reserve_gib=0.1)).peak.totals["reserve"] == Fraction(GIB, 10)
+    # Its formula shows what was set aside, be it ever so little.
+    for written in (0.1, 0.123456, 0.00001, 7, 2.0):
+        (line,) = (x for x in account(Plan(reserve_gib=written)).peak.lines if x.part == "set aside")
+        assert Fraction(line.formula().split()[0]) == Fraction(str(written))
 
 
 def test_the_peak_rank_is_the_first_of_the_heaviest() -> None:

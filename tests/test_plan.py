@@ -17,7 +17,7 @@ from plans import valid_plans
 
 from memmodel.inputs import MOST_BYTES, as_text, parse_json_object, read_lines, read_text
 from memmodel.ledger import account
-from memmodel.plan import MOST, Plan, exact_gib, field_help
+from memmodel.plan import MOST, Plan, as_written, field_help
 
 # CONTRACT.md, the table of `account`.
 DEFAULTS = {
@@ -171,9 +171,14 @@ def test_any_number_of_microbatches_runs_where_no_minimum_is_stated() -> None:
 
 
 def test_a_reserve_is_the_decimal_that_was_written() -> None:
-    assert exact_gib(0.1) == Fraction(2**30, 10)
-    assert exact_gib(3) == 3 * 2**30
-    assert exact_gib(1e-7) == Fraction(2**30, 10**7)
+    assert as_written(0.1) == Fraction(1, 10)
+    assert as_written(3) == as_written(3.0) == 3
+    assert as_written(1e-7) == Fraction(1, 10**7)
+    # In JSON a whole value is an integer, however it was written.
+    for whole in (3, 3.0):
+        resolved = Plan(reserve_gib=whole).resolved()["reserve_gib"]
+        assert (resolved, type(resolved)) == (3, int)
+    assert Plan(reserve_gib=2.5).resolved()["reserve_gib"] == 2.5
 
 
 # --- files ---------------------------------------------------------------------------------------
