@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from contrast import contrast
-from geometry import by_id
+from geometry import by_id, check_figure
 
 from memmodel import schedule
 from memmodel.figures import fold, get, grid, lanes, memory, pareto, pipeline
@@ -29,6 +29,11 @@ def groups(scene: Scene, knob: str) -> list[Group]:
 
 def ids(marks: tuple[Mark, ...]) -> set[str]:
     return {mark.id for mark in flatten(marks) if mark.id}
+
+
+@pytest.mark.parametrize("name", ["schedule", "fold", "step-memory", "pareto"])
+def test_geometry_of_many_states(name: str) -> None:
+    assert check_figure(get(name), limit=100) >= 100
 
 
 # --- the schedule ------------------------------------------------------------------------------
