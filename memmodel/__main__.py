@@ -8,14 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from memmodel import __version__, commands
+from memmodel import __version__, commands, report
 from memmodel.configs import zoo_names
+from memmodel.devices import DEVICES
 from memmodel.flags import LISTS, add_field
-from memmodel.formats import OPTIMIZERS, RECIPES, SITES
+from memmodel.formats import OPTIMIZERS, SITES, size_text
 from memmodel.inputs import one_line
 from memmodel.plan import field_help
 from memmodel.recompute import POLICIES
 from memmodel.schedule import SCHEDULES
+from memmodel.tables import gib
 
 PROGRAM = "memmodel"
 BLOCK_FIELDS = ("model", "recipe", "formats", "seq_len", "dual_stash")  # of a plan, for one block
@@ -35,83 +37,96 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     top = _Parser(prog=PROGRAM, description="How much memory each GPU holds in training, and why.")
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    subparsers = top.add_subparsers(
-        dest="command", required=True, parser_class=_Parser,
-        metavar="account | block | frontier | params | schedule",
-    )  # fmt: skip
-
-    def command(name: str, run: Callable[[argparse.Namespace], int], meaning: str,
-                epilog: str | None = None) -> argparse.ArgumentParser:  # fmt: skip
-        layout = argparse.RawDescriptionHelpFormatter
+    subparsers = top.add_subparsers(dest="command", required=True, metavar=" | ".join(COMMANDS))
+    for name, (run, add_arguments, meaning) in COMMANDS.items():
         added = subparsers.add_parser(
-            name, help=meaning, description=meaning, epilog=epilog, formatter_class=layout
-        )
+            name, help=meaning, description=meaning,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
         added.set_defaults(run=run)
         added.add_argument("--json", action="store_true", help="print one JSON document")
-        return added
-
-    optimizers = "\n".join(
-        f"  {state.name:17} {state.weights}+{state.gradients}+{state.optimizer} = {state.total:2}  "
-        f"{state.meaning}"
-        for state in OPTIMIZERS.values()
-    )
-    found = command(
-        "account", commands.run_account, "The memory of one GPU, line by line.",
-        f"models: {', '.join(zoo_names())}\n\nformat sites: {', '.join(SITES)}\n\n"
-        f"optimizers, bytes per parameter (weight + gradient + optimizer):\n{optimizers}",
-    )  # fmt: skip
-    found.add_argument("plan", nargs="?", metavar="PLAN.json", help="a plan; flags override it")
-    found.add_argument("--rank", default="peak", metavar="N|peak|all",
-                       help="which pipeline rank [default peak]")  # fmt: skip
-    found.add_argument("--batch", metavar="PLANS.jsonl", help="one plan a line (- for standard "
-                       "input) in, one JSON document a line out")  # fmt: skip
-    for item in field_help():
-        add_field(found, *item)
-
-    found = command(
-        "block", commands.run_block, "What one block keeps for its backward, tensor by tensor.",
-        f"recipes: {', '.join(RECIPES)}; policies: {', '.join(POLICIES)}",
-    )  # fmt: skip
-    found.add_argument("--kind", metavar="moe|dense",
-                       help="kind of block [default that of the model's last layer]")  # fmt: skip
-    for item in field_help():
-        if item[0] in (*BLOCK_FIELDS, *POLICY_FIELDS):
-            add_field(found, *item)
-
-    found = command(
-        "frontier", commands.run_frontier, "All policies of one block, and the few that no other "
-        "one beats.", f"recipes: {', '.join(RECIPES)}; policies judged: {', '.join(POLICIES)}",
-    )  # fmt: skip
-    found.add_argument("--kind", metavar="moe|dense",
-                       help="kind of block [default that of the model's last layer]")  # fmt: skip
-    found.add_argument("--replay-communication", action="store_true", help="let dispatch and "
-                       "combine be replayed too [switch; default off]")  # fmt: skip
-    found.add_argument("--budget-bytes-per-token", metavar="N", help="also the policy of least "
-                       "replay that keeps at most so much [bytes; default none]")  # fmt: skip
-    for item in field_help():
-        if item[0] in BLOCK_FIELDS:
-            add_field(found, *item)
-    for name in POLICY_FIELDS:  # known, to be refused with a reason
-        found.add_argument(f"--{name}", nargs="*", default=argparse.SUPPRESS,
-                           help=argparse.SUPPRESS)  # fmt: skip
-
-    found = command("params", commands.run_params, "The parameters of a model, by class.",
-                    f"models: {', '.join(zoo_names())}, or the path of a config.json")  # fmt: skip
-    found.add_argument("model", nargs="?", default="deepseek-v3", metavar="MODEL",
-                       help="zoo name, or path of a config.json [default deepseek-v3]")  # fmt: skip
-
-    found = command(
-        "schedule", commands.run_schedule, "A pipeline schedule: its order, peaks and bubble.",
-        f"schedules: {', '.join(SCHEDULES)}",
-    )  # fmt: skip
-    found.add_argument("name", metavar="NAME", help="one of those below")
-    found.add_argument("--pp", required=True, metavar="P",
-                       help="pipeline parallelism [degree; no default]")  # fmt: skip
-    found.add_argument("--microbatches", required=True, metavar="M",
-                       help="microbatches [per step and rank; no default]")  # fmt: skip
-    found.add_argument("--virtual-stages", metavar="V", help="for interleaved [chunks per rank; "
-                       "default 2 for V schedules, else 1]")  # fmt: skip
+        add_arguments(added)
     return top
+
+
+def _account_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a plan; flags override it")
+    parser.add_argument("--rank", default="peak", metavar="N|peak|all",
+                        help="which pipeline rank [default peak]")  # fmt: skip
+    parser.add_argument("--batch", metavar="PLANS.jsonl", help="one plan a line (- for standard "
+                        "input) in, one JSON document a line out")  # fmt: skip
+    for item in field_help():
+        add_field(parser, item)
+    gpus = [[f"  {gpu.name}", size_text(gpu.nominal_bytes), f"{gib(gpu.usable_bytes)} usable",
+             gpu.title] for gpu in DEVICES.values()]  # fmt: skip
+    optimizers = [
+        [f"  {state.name}", f"{state.weights}+{state.gradients}+{state.optimizer}",
+         f"= {state.total:2}", state.meaning]
+        for state in OPTIMIZERS.values()
+    ]  # fmt: skip
+    parser.epilog = (
+        f"models: {', '.join(zoo_names())}\n\nformat sites: {', '.join(SITES)}\n\n"
+        f"devices, nominal memory (the yardstick of slack) and what is usable of it:\n"
+        f"{report.table(gpus, right=(1, 2))}\n\n"
+        f"optimizers, bytes per parameter (weight + gradient + optimizer):\n"
+        f"{report.table(optimizers)}"
+    )
+
+
+def _block_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_kind_and_fields(parser, (*BLOCK_FIELDS, *POLICY_FIELDS))
+    parser.epilog = f"format sites: {', '.join(SITES)}"
+
+
+def _frontier_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--replay-communication", action="store_true", help="let dispatch and "
+                        "combine be replayed too [switch; default off]")  # fmt: skip
+    parser.add_argument("--budget-bytes-per-token", metavar="N", help="also the policy of least "
+                        "replay that keeps at most so much [bytes; default none]")  # fmt: skip
+    _add_kind_and_fields(parser, BLOCK_FIELDS)
+    for name in POLICY_FIELDS:  # known, to be refused with a reason
+        parser.add_argument(f"--{name}", nargs="*", default=argparse.SUPPRESS,
+                            help=argparse.SUPPRESS)  # fmt: skip
+    parser.epilog = f"format sites: {', '.join(SITES)}\n\npolicies judged: {', '.join(POLICIES)}"
+
+
+def _add_kind_and_fields(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    parser.add_argument("--kind", metavar="moe|dense", help="kind of block [name; default that of "
+                        "the model's last layer]")  # fmt: skip
+    for item in field_help():
+        if item.name in names:
+            add_field(parser, item)
+
+
+def _params_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", default="deepseek-v3", metavar="MODEL", help="zoo "
+                        "name, or path of a config.json [default deepseek-v3]")  # fmt: skip
+    parser.epilog = f"models: {', '.join(zoo_names())}"
+
+
+def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="one of those below")
+    parser.add_argument("--pp", required=True, metavar="P",
+                        help="pipeline parallelism [degree; no default]")  # fmt: skip
+    parser.add_argument("--microbatches", required=True, metavar="M", help="microbatches per step "
+                        "and rank [microbatches; no default]")  # fmt: skip
+    parser.add_argument("--virtual-stages", metavar="V", help="chunks per rank, for interleaved "
+                        "[chunks; default 2 for V schedules, else 1]")  # fmt: skip
+    parser.epilog = f"schedules: {', '.join(SCHEDULES)}"
+
+
+# What each command does, what it takes and what its help says of it.
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int],
+                          Callable[[argparse.ArgumentParser], None], str]] = {
+    "account": (commands.run_account, _account_arguments, "The memory of one GPU, line by line."),
+    "block": (commands.run_block, _block_arguments,
+              "What one block keeps for its backward, tensor by tensor."),
+    "frontier": (commands.run_frontier, _frontier_arguments,
+                 "All policies of one block, and the few that no other one beats."),
+    "params": (commands.run_params, _params_arguments, "The parameters of a model, by class."),
+    "schedule": (commands.run_schedule, _schedule_arguments,
+                 "A pipeline schedule: its order, peaks and bubble."),
+}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

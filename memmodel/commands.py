@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from memmodel import report, report_frontier, schedule
 from memmodel.configs import load
@@ -80,32 +81,24 @@ def _batch(name: str, flags: dict[str, object], rank: str) -> int:
 
 def run_block(arguments: argparse.Namespace) -> int:
     """What one block keeps for its backward, tensor by tensor."""
-    fields, graph, precision, seq_len = _block_fields(arguments)
-    replayed = marks(
-        [graph],
-        str(fields["recompute"]),
-        replay=names("replay", fields["replay"]),
-        save=names("save", fields["save"]),
-    )[graph.kind]
-    found = stash(graph, precision, replayed, fields["dual_stash"] is True)
+    fields, graph, precision = _block_fields(arguments)
+    chosen = {name: names(name, fields[name]) for name in ("replay", "save")}
+    replayed = marks([graph], fields["recompute"], **chosen)[graph.kind]
+    found = stash(graph, precision, replayed, fields["dual_stash"])
     if arguments.json:
-        _print_json(report.block_document(found, seq_len))
+        _print_json(report.block_document(found, fields["seq_len"]))
     else:
-        print(report.block_text(found, seq_len))
+        print(report.block_text(found, fields["seq_len"]))
     return 0
 
 
-def _block_fields(
-    arguments: argparse.Namespace,
-) -> tuple[dict[str, object], Block, Recipe, int]:
-    """All plan fields, given or default, and the block, recipe and sequence that they name."""
-    given = field_values(arguments)
-    fields = {name: given.get(name, default) for name, _, default, _ in field_help()}
-    arch = load(str(fields["model"]))
+def _block_fields(arguments: argparse.Namespace) -> tuple[dict[str, Any], Block, Recipe]:
+    """All plan fields, given or default, and the block and recipe that they name."""
+    fields = {item.name: item.default for item in field_help()} | field_values(arguments)
+    arch = load(fields["model"])
     check_integer("seq_len", fields["seq_len"], 1, MOST)
     graph = block(arch, arguments.kind or arch.kinds[-1])
-    formats = dict(pairs("formats", fields["formats"]))
-    return fields, graph, recipe(str(fields["recipe"]), formats), int(str(fields["seq_len"]))
+    return fields, graph, recipe(fields["recipe"], dict(pairs("formats", fields["formats"])))
 
 
 def run_frontier(arguments: argparse.Namespace) -> int:
@@ -115,13 +108,13 @@ def run_frontier(arguments: argparse.Namespace) -> int:
     for name in ("recompute", "replay", "save"):
         if hasattr(arguments, name):
             raise ValueError(f"--{name}: frontier compares all policies, it is given none")
-    fields, graph, precision, seq_len = _block_fields(arguments)
+    fields, graph, precision = _block_fields(arguments)
     budget = arguments.budget_bytes_per_token
     if budget is not None:
         budget = number(budget)
         check_integer("budget_bytes_per_token", budget, 0)
     found = planner.frontier(
-        graph, precision, dual_stash=fields["dual_stash"] is True, seq_len=seq_len,
+        graph, precision, dual_stash=fields["dual_stash"], seq_len=fields["seq_len"],
         replay_communication=arguments.replay_communication,
     )  # fmt: skip
     if arguments.json:

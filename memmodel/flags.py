@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memmodel.inputs import MOST_DIGITS, parse_json_object
-from memmodel.plan import field_help
+from memmodel.plan import FieldHelp, field_help
 
 LISTS = ("replay", "save")
 
@@ -28,22 +28,17 @@ def _names(values: Sequence[str]) -> list[str]:
     return [name for value in values for name in re.split(r"[\s,]+", value) if name]
 
 
-def add_field(parser: argparse.ArgumentParser, name: str, unit: str, default: object,
-               meaning: str) -> None:  # fmt: skip
+def add_field(parser: argparse.ArgumentParser, item: FieldHelp) -> None:
     """One plan field as a flag; absent flags leave no trace, so that a file's value stands."""
-    flag = f"--{name.replace('_', '-')}"
-    shown = default
-    for special, word in ((None, "derived"), ((), "none"), (False, "off")):
-        if default is special or (default == special and special == ()):
-            shown = word
+    flag = f"--{item.name.replace('_', '-')}"
     options: dict[str, Any] = {
-        "dest": name,
+        "dest": item.name,
         "default": argparse.SUPPRESS,
-        "help": f"{meaning} [{unit}; default {shown}]".replace("%", "%%"),
+        "help": f"{item.meaning} [{item.unit}; default {item.shown}]",
     }
-    if isinstance(default, bool):
+    if isinstance(item.default, bool):
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
-    elif name in LISTS:
+    elif item.name in LISTS:
         parser.add_argument(flag, nargs="*", metavar="OP", action="extend", **options)
     else:
         parser.add_argument(flag, metavar="VALUE", **options)
@@ -52,7 +47,7 @@ def add_field(parser: argparse.ArgumentParser, name: str, unit: str, default: ob
 def field_values(arguments: argparse.Namespace) -> dict[str, object]:
     """The plan fields that were given as flags, as JSON values."""
     given: dict[str, object] = {}
-    for name, _, default, _ in field_help():
+    for name, default, *_ in field_help():
         if not hasattr(arguments, name):
             continue
         value = getattr(arguments, name)

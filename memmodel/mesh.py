@@ -116,7 +116,7 @@ class Mesh:
         return self.gpus // (self.pp * self.ep * self.etp)
 
     def check(self, arch: Architecture, seq_len: int) -> None:
-        """Raise ValueError that names the first of the rules, in their order here, that is broken."""
+        """Raise ValueError that names the first rule, in the order below, that is broken."""
         tp = f"tp = {self.tp}"
         rules: list[tuple[str, int, str, int]] = [
             ("gpus", self.gpus, f"tp*cp*pp = {self.tp}*{self.cp}*{self.pp}",

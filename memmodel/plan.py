@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from memmodel import configs, devices
 from memmodel.architecture import Architecture
@@ -23,9 +23,10 @@ MOST = 10**12  # of any count, degree or size
 MOST_FORWARDS = 2**20  # of a step, over all ranks: every one is an event of the schedule
 
 
-def _field(default: Any, unit: str, meaning: str) -> Any:
-    """A field with what `--help` says of it."""
-    return field(default=default, metadata={"unit": unit, "meaning": meaning})
+def _field(default: Any, unit: str, meaning: str, shown: str | None = None) -> Any:
+    """A field with what `--help` says of it; `shown` puts a default into words."""
+    words = str(default) if shown is None else shown
+    return field(default=default, metadata={"unit": unit, "meaning": meaning, "shown": words})
 
 
 @dataclass(frozen=True)
@@ -46,22 +47,28 @@ class Plan:
     ep: int = _field(64, "degree", "expert parallelism")
     etp: int = _field(1, "degree", "expert tensor parallelism")
     zero: int = _field(1, "stage", "ZeRO: 1 shards the optimizer, 2 gradients too, 3 weights too")
-    schedule: str = _field("dualpipev", "name", ", ".join(SCHEDULES))
-    virtual_stages: int | None = _field(None, "chunks per rank", "2 for V schedules, else 1")
-    microbatches: int | None = _field(None, "per step and rank", "4 * pp unless given")
+    schedule: str = _field("dualpipev", "name", f"pipeline schedule: {', '.join(SCHEDULES)}")
+    virtual_stages: int | None = _field(
+        None, "chunks", "chunks per rank, for interleaved", "2 for V schedules, else 1"
+    )
+    microbatches: int | None = _field(
+        None, "microbatches", "microbatches per step and rank", "4 * pp"
+    )
     seq_len: int = _field(4096, "tokens", "tokens per sequence")
     microbatch_size: int = _field(1, "sequences", "sequences per microbatch")
-    recipe: str = _field("dsv3-fp8", "name", ", ".join(RECIPES))
-    formats: tuple[tuple[str, str], ...] = _field((), "JSON object", "site -> format, overrides")
-    recompute: str = _field("dsv3", "name", ", ".join(POLICIES))
-    replay: tuple[str, ...] = _field((), "ops", "replayed whatever the policy says")
-    save: tuple[str, ...] = _field((), "ops", "saved whatever the policy says")
+    recipe: str = _field("dsv3-fp8", "name", f"precision recipe: {', '.join(RECIPES)}")
+    formats: tuple[tuple[str, str], ...] = _field(
+        (), "JSON object", "formats of single sites, over the recipe's", "none"
+    )
+    recompute: str = _field("dsv3", "name", f"recompute policy: {', '.join(POLICIES)}")
+    replay: tuple[str, ...] = _field((), "ops", "replayed whatever the policy says", "none")
+    save: tuple[str, ...] = _field((), "ops", "saved whatever the policy says", "none")
     optimizer: str = _field(
         "bf16-moments", "name", "weight + gradient + optimizer bytes per parameter"
     )
-    dual_stash: bool = _field(False, "switch", "keep e4m3 GEMM inputs in both orientations")
-    fp8_params: bool = _field(False, "switch", "fp8-resident block weights: 2.0625 B each")
-    device: str = _field("h100", "name", ", ".join(devices.DEVICES))
+    dual_stash: bool = _field(False, "switch", "keep e4m3 GEMM inputs in both orientations", "off")
+    fp8_params: bool = _field(False, "switch", "fp8-resident block weights: 2.0625 B each", "off")
+    device: str = _field("h100", "name", f"GPU: {', '.join(devices.DEVICES)}")
     reserve_gib: float = _field(0, "GiB", "set aside for context, communication, fragmentation")
 
     def __post_init__(self) -> None:
@@ -188,13 +195,19 @@ class Plan:
         }
 
 
-def field_help() -> list[tuple[str, str, object, str]]:
-    """(name, unit, default, meaning) of every field, in order."""
-    return [
-        (f.name, f.metadata["unit"], None if f.default is MISSING else f.default,
-         f.metadata["meaning"])
-        for f in fields(Plan)
-    ]  # fmt: skip
+class FieldHelp(NamedTuple):
+    """What `--help` says of a field."""
+
+    name: str
+    default: Any
+    unit: str
+    meaning: str
+    shown: str  # the default in words
+
+
+def field_help() -> tuple[FieldHelp, ...]:
+    """All fields, in order."""
+    return tuple(FieldHelp(item.name, item.default, **item.metadata) for item in fields(Plan))
 
 
 def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:

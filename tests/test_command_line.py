@@ -334,7 +334,7 @@ def test_block_params_and_schedule_have_tables(capsys: Output) -> None:
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["", "account", "block", "params", "schedule"])
+@pytest.mark.parametrize("command", ["", "account", "block", "frontier", "params", "schedule"])
 def test_help_exits_with_0(capsys: Output, command: str) -> None:
     assert main([*command.split(), "--help"]) == 0
     out, err = capsys.readouterr()
@@ -348,6 +348,7 @@ def test_help_exits_with_0(capsys: Output, command: str) -> None:
         ("account", PLAN_FIELDS),
         ("block", ["model", "recipe", "formats", "recompute", "replay", "save", "dual_stash",
                    "seq_len"]),
+        ("frontier", ["model", "recipe", "formats", "dual_stash", "seq_len"]),
     ],
 )  # fmt: skip
 def test_help_names_every_field_with_unit_and_default(
@@ -355,16 +356,17 @@ def test_help_names_every_field_with_unit_and_default(
 ) -> None:
     main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    shown = {"virtual_stages": "derived", "microbatches": "derived", "formats": "none",
-             "replay": "none", "save": "none", "dual_stash": "off",
+    shown = {"virtual_stages": "2 for V schedules, else 1", "microbatches": "4 * pp",
+             "formats": "none", "replay": "none", "save": "none", "dual_stash": "off",
              "fp8_params": "off"}  # fmt: skip
-    for name, unit, default, meaning in field_help():
+    for name, default, unit, meaning, _ in field_help():
         if name in names:
             help_of_field = text.split(f"--{name.replace('_', '-')} ")[-1]
             wanted = f"{meaning} [{unit}; default {shown.get(name, default)}]"
             assert wanted in help_of_field, name
-    for choice in ("dualpipev", "bf16-moments 2+4+8 = 14", "mixed-both-grads 2+6+12 = 20"):
-        assert command == "block" or choice in text
+    for choice in ("dualpipev", "bf16-moments 2+4+8 = 14", "mixed-both-grads 2+6+12 = 20",
+                   "h100 80.0 GiB 79.10 GiB usable"):  # fmt: skip
+        assert (choice in text) == (command == "account")
 
 
 def test_help_of_params_and_schedule_names_their_arguments(capsys: Output) -> None:
@@ -373,7 +375,7 @@ def test_help_of_params_and_schedule_names_their_arguments(capsys: Output) -> No
     main(["schedule", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     for words in ("--pp P pipeline parallelism [degree; no default]", "no default]",
-                  "[chunks per rank; default 2 for V schedules, else 1]", "zb1p"):  # fmt: skip
+                  "[chunks; default 2 for V schedules, else 1]", "zb1p"):  # fmt: skip
         assert words in text
 
 
