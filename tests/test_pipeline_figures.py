@@ -62,7 +62,8 @@ def expected_teeth(name: str) -> list[tuple[int, str, float, float]]:
     words = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
     return sorted(
         (cell.rank, words[action.kind] + (" soft" if action.chunk == 0 else ""),
-         grid.LEFT + cell.start * scale, grid.LEFT + cell.end * scale - 0.6)
+         grid.LEFT + cell.start * scale,
+         grid.LEFT + cell.end * scale - min(0.6, (cell.end - cell.start) * scale / 4))
         for cell in run.cells
         for action in cell.actions
     )  # fmt: skip

@@ -89,6 +89,11 @@ class Window:
         """Whether any of a stretch of time is seen."""
         return end > self.start and start < self.end
 
+    def edges(self, start: float, end: float) -> tuple[float, float]:
+        """Left and right of what fills a stretch of time, with a gap to its neighbour."""
+        left, right = self.x(start), self.x(end)
+        return left, right - min(_GAP, (right - left) / 4)
+
 
 def window(makespan: float, zoom: int, at: int) -> Window:
     """One `zoom`-th of a step, from the time `at` on, moved back where it would end too late.
@@ -137,7 +142,7 @@ def row(steps: tuple[Cell, ...], seen: Window, top: float, high: float) -> tuple
         return tuple(marks)
     combs: dict[str, list[tuple[float, float]]] = {}
     for cell in visible:
-        left, right = seen.x(cell.start), seen.x(cell.end) - _GAP
+        left, right = seen.edges(cell.start, cell.end)
         for action, above, below in parts(cell, top, high):
             # Forwards hang from the row's upper edge, all else stands on its lower one: the comb's
             # back runs along that edge and has no height.
@@ -157,7 +162,7 @@ def numbered(
     action: Action, cell: Cell, seen: Window, above: float, below: float, *, named: bool = False
 ) -> tuple[Mark, ...]:
     """A piece of work with its microbatch; `named` puts the letter of its kind in front."""
-    left, right = seen.x(cell.start), seen.x(cell.end) - _GAP
+    left, right = seen.edges(cell.start, cell.end)
     box = Rect(left, above, right - left, below - above, role(action.kind, action.chunk))
     ink = "ground" if action.chunk else "text"
     number = str(action.microbatch)

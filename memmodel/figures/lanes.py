@@ -85,7 +85,7 @@ def lane_marks(found: Kept, seen: Window, top: float, pitch: float, chosen: str)
         span = bar.span
         if not seen.shows(span.start, span.end):
             continue
-        left, right = seen.x(span.start), seen.x(span.end) - 1
+        left, right = seen.edges(span.start, span.end)
         y, key = top + bar.lane * pitch, name(span)
         faint = chosen not in ("", key)
         role = ("gradients" if bar.gradient else "activations") + ("" if span.chunk else " soft")

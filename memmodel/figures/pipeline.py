@@ -94,7 +94,7 @@ def _highlight(run: Run, rank: int, seen: Window, span: Span) -> Iterator[Mark]:
         cell = cells[at]
         if not seen.shows(cell.start, cell.end):
             continue
-        left, right = seen.x(cell.start), seen.x(cell.end) - 0.6
+        left, right = seen.edges(cell.start, cell.end)
         for where, top, tall in (("grid", GRID + rank * high, high - 2),
                                  ("strip", STRIP, STRIP_HIGH)):  # fmt: skip
             for action, above, below in grid.parts(cell, top, tall):
