@@ -22,6 +22,7 @@ ARROW_LENGTH, ARROW_WIDTH = 8.0, 7.0
 FAINT = 0.33
 RING = 3.0  # the focus ring stands this far outside of what it surrounds
 SMALLEST_TEXT = 12.0  # CSS pixels, on the narrowest screen
+LARGEST = 1.25  # times its own width: a wider screen does not enlarge the picture further
 FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 
@@ -59,7 +60,8 @@ def svg(scene: Scene, *, uid: str, title: str, knobs: Collection[str] = ()) -> s
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="mm-svg" {size} '
         f'viewBox="0 0 {number(scene.width)} {number(scene.height)}" '
-        f'style="min-width:{number(least_width(scene))}px" font-family="{FONT}" '
+        f'style="min-width:{number(least_width(scene))}px;'
+        f'max-width:{number(LARGEST * scene.width)}px" font-family="{FONT}" '
         f'role="{role}" aria-label="{escape(title)}" aria-describedby="{uid}-alt">'
         f'<desc id="{uid}-alt">{escape(scene.alt)}</desc>'
         + (f"<defs>{patterns}</defs>" if patterns else "")

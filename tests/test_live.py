@@ -16,7 +16,7 @@ from memmodel import figures, live
 from memmodel.render_html import table_html
 from memmodel.render_svg import svg
 
-LIMIT = 400  # states of one figure; past that, each knob alone and an even sample
+LIMIT = 1000  # states of one figure; past that, each knob alone and an even sample
 AT_MOST = 5_500_000  # bytes, gzipped, once for the whole book
 
 
@@ -79,7 +79,7 @@ def test_the_page_s_python_draws_the_same_character_for_character() -> None:
         [answer] = builder().ask(folder, [("memmodel.live", "draw", asked)])
         assert json.loads(answer) == json.loads(live.draw(asked)), asked
     assert not differ
-    assert len(requests) >= 300
+    assert len(requests) >= 2000
     print(f"{len(requests)} states of {len(figures.MODULES)} figures are the same")
 
 

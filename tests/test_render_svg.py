@@ -156,7 +156,7 @@ def test_faint_marks_and_arrows() -> None:
 def test_text_never_shrinks_under_twelve_pixels() -> None:
     assert least_width(only(Text(0, 20, "a", size=24))) == 50
     assert least_width(only(Text(0, 20, "a", size=12), Text(0, 40, "b", size=30))) == 100
-    assert picture(FIGURE.scene()).get("style") == "min-width:640px"
+    assert picture(FIGURE.scene()).get("style") == "min-width:640px;max-width:800px"
 
 
 def test_both_renderers_draw_with_the_same_lengths() -> None:
