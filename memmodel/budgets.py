@@ -94,22 +94,13 @@ def problem(plan: Plan, rank: int, *, replay_communication: bool = False) -> Pro
 
 
 def _moments(plan: Plan, rank: int) -> tuple[tuple[int, ...], ...]:
-    """Stashes alive by chunk at the moments that no other one exceeds in every chunk."""
+    """Stashes alive by chunk at the moments that can be the peak."""
     if plan.pp == 1:
         return ((1,),)
-    steps = schedule.order(
-        plan.schedule, pp=plan.pp, microbatches=plan.num_microbatches,
+    return schedule.moments(
+        plan.schedule, rank, pp=plan.pp, microbatches=plan.num_microbatches,
         virtual_stages=plan.num_virtual_stages,
-    )[rank]  # fmt: skip
-    seen = dict.fromkeys(schedule.alive(steps, len(plan.chunks_of_rank[rank])))
-    return tuple(
-        state
-        for state in seen
-        if not any(
-            other != state and all(a >= b for a, b in zip(other, state, strict=True))
-            for other in seen
-        )
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

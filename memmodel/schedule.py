@@ -1,31 +1,28 @@
-"""Pipeline schedules as event orders: what each rank runs when, what is alive, how long it waits.
+"""Pipeline schedules by name: which sizes they take, what each rank runs, its peak, its bubble.
 
-A stash is what one (chunk, microbatch) keeps for backward. It exists from its forward on and is
-released when the weight gradient is done (release "W"), since a weight gradient reads the saved
-inputs; release "I", at the input gradient, is the optimist's option. In an overlapped forward +
-backward the new stash exists before the old one is released.
+`orders` writes the programs, `inflight` counts the stashes along them, `timeline` puts them on a
+clock. What is asked for again is remembered here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 from typing import NamedTuple
 
-from memmodel import orders
+from memmodel import inflight, orders
 from memmodel import timeline as clock
+from memmodel.inflight import RELEASES, Counts, alive, pending
 from memmodel.mesh import stage_map
 from memmodel.orders import Action, Step
-from memmodel.timeline import RELEASES, Timeline
+from memmodel.timeline import Timeline
 
 __all__ = [
     "RELEASES", "SCHEDULES", "Action", "Kind", "Step", "Timeline",
-    "alive", "check", "order", "peak", "peaks", "pending", "stages", "timeline",
+    "alive", "check", "moments", "order", "peak", "peaks", "pending", "stages", "timeline",
 ]  # fmt: skip
-
-Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -155,44 +152,6 @@ def _steps(run: _Run, rank: int) -> tuple[Step, ...]:
     return orders.single(0, size) if size.pp == 1 else SCHEDULES[name].program(rank, size)
 
 
-def alive(steps: Iterable[Step], num_chunks: int, release: str = "W") -> list[Counts]:
-    """Stashes alive during each step, per chunk: with those that it makes and those it releases.
-
-    >>> alive(order("1f1b", pp=2, microbatches=3)[0], 1)
-    [(1,), (2,), (2,), (2,), (2,), (1,)]
-    """
-    return _during(steps, num_chunks, "F", _releasing(release))
-
-
-def pending(steps: Iterable[Step], num_chunks: int) -> list[Counts]:
-    """Output gradients held during each step because backward is split: from I up to W's end.
-
-    PyTorch's split backward adds them to the stashes, and frees no stash before W either.
-    """
-    return _during(steps, num_chunks, "I", "W")
-
-
-def _during(steps: Iterable[Step], num_chunks: int, makes: str, releases: str) -> list[Counts]:
-    counts, found = [0] * num_chunks, []
-    held = set()  # a whole backward (B) releases stashes, but no output gradient was held for it
-    for step in steps:
-        for kind, chunk, microbatch in step:
-            if kind in makes:
-                counts[chunk] += 1
-                held.add((chunk, microbatch))
-        found.append(tuple(counts))
-        for kind, chunk, microbatch in step:
-            if kind in releases and (chunk, microbatch) in held:
-                counts[chunk] -= 1
-    return found
-
-
-def _releasing(release: str) -> str:
-    if release not in RELEASES:
-        raise ValueError(f"release = {release!r} is unknown; known are {', '.join(RELEASES)}")
-    return "B" + release
-
-
 def peak(
     name: str,
     rank: int,
@@ -211,15 +170,15 @@ def peak(
     (16, 1)
     """
     run = _run(name, pp, microbatches, virtual_stages)
-    moments = _moments(run, rank, release, all(chunk_bytes))
-    if len(chunk_bytes) != len(moments[0]) or min(chunk_bytes) < 0:
+    found = _moments(run, rank, release, all(chunk_bytes))
+    if len(chunk_bytes) != len(found[0]) or min(chunk_bytes) < 0:
         raise ValueError(
-            f"chunk_bytes = {chunk_bytes!r}: rank {rank} of {name} has {len(moments[0])} chunks, "
+            f"chunk_bytes = {chunk_bytes!r}: rank {rank} of {name} has {len(found[0])} chunks, "
             "each of 0 bytes or more"
         )
-    if len(moments) == 1:
-        return moments[0]
-    return max(moments, key=lambda counts: sum(map(mul, counts, chunk_bytes)))
+    if len(found) == 1:
+        return found[0]
+    return max(found, key=lambda counts: sum(map(mul, counts, chunk_bytes)))
 
 
 def peaks(
@@ -240,36 +199,22 @@ def peaks(
     return tuple([max(_moments(run, rank, release, True), key=sum) for rank in range(pp)])
 
 
-@lru_cache(maxsize=4096)
-def _moments(run: _Run, rank: int, release: str, tight: bool) -> tuple[Counts, ...]:
-    """The states of a rank that can be its peak, in order of time.
+def moments(
+    name: str, rank: int, *, pp: int, microbatches: int, virtual_stages: int | None = None
+) -> tuple[Counts, ...]:
+    """Stashes of each chunk of this rank alive at each moment that can be its peak in bytes.
 
-    No peak falls on a state that another exceeds in every chunk, which leaves a few (`tight`).
-    That fails where a chunk has no bytes: an exceeded state may then tie, and come first.
+    >>> moments("zbv", 1, pp=4, microbatches=8)
+    ((6, 2), (7, 1))
     """
-    steps = _steps(run, rank)
-    num_chunks = len(_stages(run)[rank])
-    releases = _releasing(release)
-    if not tight:
-        return tuple(dict.fromkeys(alive(steps, num_chunks, release)))
-    counts = [0] * num_chunks
-    tops: dict[Counts, None] = {}  # a set that remembers who came first
-    grown = False
-    for step in steps:
-        for kind, chunk, _ in step:  # of an overlapped pair the forward comes first
-            if kind == "F":
-                counts[chunk] += 1
-                grown = True
-            elif kind in releases:
-                if grown:
-                    tops[tuple(counts)] = None
-                    grown = False
-                counts[chunk] -= 1
-    return tuple([top for top in tops if not any(_exceeds(other, top) for other in tops)])
+    return _moments(_run(name, pp, microbatches, virtual_stages), rank, "W", True)
 
 
-def _exceeds(counts: Counts, others: Counts) -> bool:
-    return counts != others and all(a >= b for a, b in zip(counts, others, strict=True))
+@lru_cache(maxsize=4096)
+def _moments(run: _Run, rank: int, release: str, few: bool) -> tuple[Counts, ...]:
+    """The states that can be the peak of a rank: the `few` candidates, or all states."""
+    found = inflight.peak_candidates if few else inflight.states
+    return found(_steps(run, rank), len(_stages(run)[rank]), release)
 
 
 def timeline(

@@ -16,7 +16,6 @@ from memmodel.orders import Step
 Place = tuple[int, int]  # rank, chunk of the rank
 
 UNIT_COSTS = {"F": 1, "I": 1, "W": 1, "B": 2, "FB": 3}
-RELEASES = ("W", "I")
 
 
 def resolve_costs(costs: Mapping[str, float] | None = None) -> dict[str, float]:

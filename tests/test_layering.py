@@ -23,6 +23,7 @@ LEVELS: dict[str, int] = {
     "palette": 0,
     "configs": 1,
     "graph": 1,
+    "inflight": 1,
     "mesh": 1,
     "tables": 1,
     "timeline": 1,
