@@ -14,9 +14,9 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from memmodel.formats import E4M3, FORMATS, Recipe
+from memmodel.formats import FORMATS, Recipe
 from memmodel.graph import Block, Op
-from memmodel.recompute import POLICIES, marks, stash, tensor_bytes
+from memmodel.recompute import POLICIES, marks, stash, tensor_bytes, transposable
 
 
 class Term(NamedTuple):
@@ -58,10 +58,9 @@ def terms(block: Block, recipe: Recipe, dual_stash: bool = False) -> tuple[Term,
             add(FORMATS["fp32"].nbytes(op.aux[1]), op, read=True, consumers=())
         size = tensor_bytes(op, recipe)
         add(size, op, read=bool(readers), consumers=consumers)
-        if dual_stash and recipe.at(op.stored) is E4M3 and op.stored != "swiglu_in":
-            gemms = tuple(other for other in consumers if other.kind in ("matmul", "attention"))
-            read = any(other.kind in ("matmul", "attention") for other in readers)
-            add(size, op, read=read, consumers=gemms)
+        if dual_stash and transposable(op, recipe):
+            gemms = tuple(other for other in consumers if other.has_gemm)
+            add(size, op, read=any(other.has_gemm for other in readers), consumers=gemms)
     return tuple(found)
 
 

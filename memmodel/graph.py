@@ -41,6 +41,11 @@ class Op:
     def elements(self) -> int:
         return sum(count * width for count, width in self.rows)
 
+    @property
+    def has_gemm(self) -> bool:
+        """Whether tensor cores do its work: a GEMM, or attention's two."""
+        return self.kind in ("matmul", "attention")
+
     def forward_flops(self, seq_len: int) -> int:
         return self.flops + self.flops_per_position * seq_len
 

@@ -134,10 +134,17 @@ def _needed(block: Block, tensor: str, replayed: Marks) -> bool:
 
 def _read_by_gemm(block: Block, tensor: str, replayed: Marks) -> bool:
     """Whether a GEMM or attention reads the tensor, in its backward or in its replay."""
-    return any(op.kind in ("matmul", "attention") for op in block.readers[tensor]) or any(
-        op.kind in ("matmul", "attention") and op.name in replayed
-        for op in block.consumers[tensor]
+    return any(op.has_gemm for op in block.readers[tensor]) or any(
+        op.has_gemm and op.name in replayed for op in block.consumers[tensor]
     )
+
+
+def transposable(op: Op, recipe: Recipe) -> bool:
+    """Whether a dual stash keeps the op's output in both orientations once a GEMM reads it.
+
+    e4m3 alone; mxfp8, e5m6 and the saved input of SwiGLU, which no GEMM reads, are exempt.
+    """
+    return recipe.at(op.stored) is E4M3 and op.stored != "swiglu_in"
 
 
 def tensor_bytes(op: Op, recipe: Recipe) -> int:
@@ -170,12 +177,7 @@ def stash(block: Block, recipe: Recipe, replayed: Marks, dual_stash: bool = Fals
         if not _needed(block, op.name, replayed):
             continue
         tensors[op.name] = tensor_bytes(op, recipe)
-        if (
-            dual_stash
-            and recipe.at(op.stored) is E4M3
-            and op.stored != "swiglu_in"
-            and _read_by_gemm(block, op.name, replayed)
-        ):
+        if dual_stash and transposable(op, recipe) and _read_by_gemm(block, op.name, replayed):
             dual.append(op.name)
             tensors[op.name] *= 2
     tensors |= aux

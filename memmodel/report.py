@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from memmodel import schedule
 from memmodel.architecture import CLASSES, Architecture
@@ -17,9 +18,7 @@ Document = dict[str, object]
 
 def plain(value: Number) -> int | float:
     """A number for JSON: whole values as integers."""
-    return value if isinstance(value, int) else (
-        value.numerator if value.denominator == 1 else float(value)
-    )  # fmt: skip
+    return int(value) if value == int(value) else float(value)
 
 
 def table(rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
@@ -243,12 +242,10 @@ def params_text(arch: Architecture) -> str:
 
 def schedule_document(name: str, *, pp: int, microbatches: int, virtual_stages: int) -> Document:
     """The JSON of `schedule`: peaks, bubble and order, in unit costs."""
-    peaks = schedule.peaks(
-        name, pp=pp, microbatches=microbatches, virtual_stages=virtual_stages
-    )
-    run = schedule.timeline(
-        name, pp=pp, microbatches=microbatches, virtual_stages=virtual_stages
-    )
+    size: dict[str, Any] = {
+        "pp": pp, "microbatches": microbatches, "virtual_stages": virtual_stages,
+    }  # fmt: skip
+    peaks, run = schedule.peaks(name, **size), schedule.timeline(name, **size)
     return {
         "peak_stashes": [sum(by_chunk) for by_chunk in peaks],
         "peak_by_chunk": [list(by_chunk) for by_chunk in peaks],
@@ -261,24 +258,19 @@ def schedule_document(name: str, *, pp: int, microbatches: int, virtual_stages: 
 
 def schedule_text(name: str, *, pp: int, microbatches: int, virtual_stages: int) -> str:
     """A row for each rank: its peak, its idle time and how its order begins."""
-    found = schedule_document(
-        name, pp=pp, microbatches=microbatches, virtual_stages=virtual_stages
-    )
-    run = schedule.timeline(
-        name, pp=pp, microbatches=microbatches, virtual_stages=virtual_stages
-    )
-    peaks = schedule.peaks(
-        name, pp=pp, microbatches=microbatches, virtual_stages=virtual_stages
-    )
+    size: dict[str, Any] = {
+        "pp": pp, "microbatches": microbatches, "virtual_stages": virtual_stages,
+    }  # fmt: skip
+    peaks, run = schedule.peaks(name, **size), schedule.timeline(name, **size)
     rows = [["rank", "peak", "by chunk", "idle", "order"]]
     for rank, (by_chunk, steps) in enumerate(zip(peaks, run.orders, strict=True)):
         begin = " ".join("+".join(map(str, step)) for step in steps[:8])
         more = " ..." if len(steps) > 8 else ""
         rows.append([str(rank), str(sum(by_chunk)), " + ".join(map(str, by_chunk)),
-                     f"{run.bubbles[rank]:g}", begin + more])  # fmt: skip
+                     f"{run.bubbles[rank]:,}", begin + more])  # fmt: skip
     return (
         f"{schedule.SCHEDULES[name].title}, {pp} ranks, {microbatches} microbatches: "
-        f"bubble {found['bubble']:g} of {found['makespan']:g} "
+        f"bubble {run.bubble:,} of {run.makespan:,} "
         f"({100 * run.bubble_fraction:.1f} %), in units of one chunk's forward\n\n"
         + table(rows, right=(0, 1, 2, 3))
     )
