@@ -48,7 +48,7 @@ def test_deepseek_v3_tensor_by_tensor() -> None:
     assert shared == wanted["expert"] == 3 * 7168 * 2048
     assert routed == 256 * wanted["expert"] == wanted["routed_experts_per_moe_layer"]
     norms = sum(size for name, size in sizes.items() if "norm" in name)
-    assert norms == 2 * 7168 + 1536 + 512 == 16_384  # MODEL.md section 1
+    assert norms == 2 * 7168 + 1536 + 512 == 16_384
     dense = sum(tensor.elements for tensor in DSV3.layer_tensors("dense") if "mlp" in tensor.name)
     assert dense == 396_361_728
     ends = {tensor.name: tensor.elements for tensor in DSV3.end_tensors()}

@@ -10,12 +10,12 @@ from memmodel.devices import DEVICES, device
 
 
 def test_the_h100_of_the_reality_chapter() -> None:
-    # MODEL.md section 7: 80 GiB yardstick, 79.65 GiB reported, 79.10 GiB usable by PyTorch.
+    # 80 GiB yardstick, 79.65 GiB reported, 79.10 GiB usable by PyTorch.
     h100 = device("h100")
     assert h100.nominal_bytes == 80 * 2**30
     assert round(h100.reported_mib / 1024, 2) == 79.65
     assert h100.usable_bytes == int(Fraction(7910, 100) * 2**30)
-    assert h100.usable_bytes == 84_932_978_278  # CONTRACT.md: rounded down to whole bytes
+    assert h100.usable_bytes == 84_932_978_278  # rounded down to whole bytes
 
 
 @pytest.mark.parametrize("name", ["h100", "h200", "b200", "a100-80", "mi300x"])

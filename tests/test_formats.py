@@ -28,7 +28,6 @@ from memmodel.formats import (
 
 
 def test_bytes_per_element_of_whole_tiles() -> None:
-    # MODEL.md section 2.
     width = 7168
     assert FP32.nbytes(width) == 4 * width
     assert BF16.nbytes(width) == 2 * width
@@ -53,7 +52,7 @@ def test_single_widths(fmt: str, width: int, nbytes: int) -> None:
 
 @pytest.mark.parametrize("name", bruteforce.RECIPES)
 def test_recipes_are_those_of_the_table(name: str) -> None:
-    # MODEL.md section 5, written down a second time in bruteforce.py.
+    # Written down a second time in bruteforce.py.
     found = recipe(name)
     for site in SITES:
         assert found.at(site).name == bruteforce.RECIPES[name].get(site, "bf16"), site
@@ -98,7 +97,7 @@ def test_unknown_names_are_refused(name: str, formats: dict[str, str], complaint
 
 
 def test_fp8_gemms_are_fast_and_nothing_else_is() -> None:
-    # MODEL.md section 5: e4m3, mxfp8, and o_proj under e5m6 count half.
+    # e4m3, mxfp8, and o_proj under e5m6 count half.
     assert {fmt.name for fmt in FORMATS.values() if fmt.fast} == {"e4m3", "mxfp8", "e5m6"}
 
 
@@ -117,7 +116,7 @@ def test_optimizers_are_those_of_the_contract() -> None:
 
 
 def test_an_fp8_resident_weight_is_slightly_worse_than_bf16() -> None:
-    # MODEL.md section 2: both orientations, with a scale per 128 elements.
+    # Both orientations, with a scale per 128 elements.
     assert Fraction(33, 16) == FP8_WEIGHT_BYTES
     assert 2 * Fraction(E4M3.nbytes(128), 128) == FP8_WEIGHT_BYTES
 
@@ -132,7 +131,7 @@ def test_an_fp8_resident_weight_is_slightly_worse_than_bf16() -> None:
     ],
 )  # fmt: skip
 def test_sizes_are_binary_with_one_decimal_and_two_from_tib(nbytes: int, text: str) -> None:
-    # CONTRACT.md: binary units, one decimal; two in TiB. Never "1024.0 MiB".
+    # Never "1024.0 MiB".
     assert size_text(nbytes) == text
 
 

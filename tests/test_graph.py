@@ -1,4 +1,4 @@
-"""The graph of a block against the table of MODEL.md section 3, row by row."""
+"""The graph of a block against a second table of its operations, row by row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_op_is_the_row_of_the_table(model: str, kind: str) -> None:
             assert op.rows == row.out, op.name
 
 
-# MODEL.md section 3, the column of output elements, in its own arithmetic.
+# The output elements of each operation, in the arithmetic of DeepSeek-V3's dimensions.
 ELEMENTS = {
     "x0": 7168, "norm1": 7168, "qkv_down": 1536 + 512, "q_norm": 1536, "kv_norm": 512,
     "q_up": 128 * 192, "kv_up": 128 * (192 + 128), "rope_q": 128 * 192,
@@ -62,13 +62,12 @@ def test_output_elements_per_token(kind: str) -> None:
 
 
 def test_a_moe_block_takes_1_338667392_gflop() -> None:
-    # MODEL.md section 3 and reference.json.
     wanted = REFERENCE["block_flops_per_token_seq4096"]["moe"]
     assert sum(op.forward_flops(4096) for op in block(DSV3, "moe").ops) == wanted == 1_338_667_392
 
 
 def test_flops_of_single_operations() -> None:
-    # MODEL.md section 3: 2*in*out, the causal average of attention, norms 8, SwiGLU 6, RoPE 6.
+    # 2*in*out, the causal average of attention, norms 8, SwiGLU 6, RoPE 6.
     wanted = {
         "norm1": 8 * 7168, "qkv_down": 2 * 7168 * (1536 + 576), "q_up": 2 * 1536 * 128 * 192,
         "kv_up": 2 * 512 * 128 * 256, "rope_q": 6 * 128 * 64, "rope_kv": 6 * 64,

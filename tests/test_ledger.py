@@ -1,4 +1,4 @@
-"""The ledger: stored numbers, exercise answers, conservation, and one golden of every line.
+"""The ledger: stored numbers, answers of exercises, conservation, and one golden of every line.
 
 To accept a change of the golden: MEMMODEL_UPDATE_GOLDENS=1 pytest tests/test_ledger.py, then
 review the diff.
@@ -24,6 +24,7 @@ from memmodel.devices import device
 from memmodel.formats import OPTIMIZERS
 from memmodel.ledger import CATEGORIES, STATES, RankLedger, account, rank_ledger
 from memmodel.plan import Plan
+from memmodel.steps import STEPS
 
 GOLDENS = Path(__file__).parent / "goldens"
 REFERENCE = json.loads((GOLDENS / "reference.json").read_text())
@@ -31,14 +32,8 @@ TOTAL = 671_026_419_200
 GIB, TIB = 2**30, 2**40
 DSV3 = load("deepseek-v3")
 
-NAIVE = Plan(pp=1, ep=1, zero=0, schedule="single", recompute="none", recipe="bf16")
-# The essay's six steps, MODEL.md section 6.
-SIX = [NAIVE]
-for change in (
-    {"zero": 1}, {"ep": 64}, {"pp": 8, "schedule": "dualpipev"}, {"recompute": "dsv3"},
-    {"recipe": "dsv3-fp8"},
-):  # fmt: skip
-    SIX.append(replace(SIX[-1], **change))
+SIX = [step.plan for step in STEPS]
+NAIVE = SIX[0]
 
 
 def gib(value: int | Fraction, digits: int = 2) -> float:
@@ -48,20 +43,9 @@ def gib(value: int | Fraction, digits: int = 2) -> float:
 # --- stored numbers ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", range(6))
-def test_the_six_steps_of_the_fit(step: int) -> None:
-    wanted = REFERENCE["fit_steps"][step]
-    peak = account(SIX[step]).peak
-    assert peak.rank == wanted["rank"]
-    for category in CATEGORIES[:4]:
-        assert peak.totals[category] == wanted[category], category
-    assert peak.total == wanted["total"]
-
-
-def test_the_default_plan_is_the_last_step() -> None:
-    assert account(SIX[5]).peak.total == account(Plan()).peak.total == 66_296_545_344
+def test_the_default_plan_fits() -> None:
     found = account(Plan())
-    assert found.peak.rank == 1
+    assert (found.peak.rank, found.peak.total) == (1, 66_296_545_344)
     assert found.fits
     assert found.slack_bytes == 80 * GIB - 66_296_545_344
     assert gib(found.slack_bytes) == 18.26
@@ -82,22 +66,22 @@ def test_rank_0_holds_16_stashes_of_its_first_chunk() -> None:
     ledgers = account(Plan()).ranks
     assert ledgers[0].total == 50_737_370_864
     assert ledgers[0].stashes == (16, 1)
-    # MODEL.md section 6: 2*PP - r and 1 + r.
+    # 2*PP - r and 1 + r.
     assert [ledger.stashes for ledger in ledgers] == [(16 - r, 1 + r) for r in range(8)]
     # reference.json: an average of 8.5 would give 51,559,192,304, 1.6 % too high on the total.
     total, activations = ledgers[0].total, ledgers[0].totals["activations"]
     first, second = (line.bytes for line in ledgers[0].lines if line.part.startswith("chunk"))
     excess = Fraction(17, 2) * (Fraction(first, 16) + second) - (first + second)
     assert total + excess == 51_559_192_304
-    # MODEL.md section 6: of its layer stashes, its activations, its total.
+    # Of its layer stashes, its activations, its total.
     shares = [100 * float(excess / size) for size in (first + second, activations, total)]
     assert [round(share, 1) for share in shares] == [4.1, 3.5, 1.6]
 
 
-# --- answers of the exercises (TEACHING.md, by their numbers there) -------------------------------
+# --- answers of exercises -----------------------------------------------------------------------
 
 
-def test_exercises_1_to_5_states_of_the_whole_model() -> None:
+def test_states_of_the_whole_model() -> None:
     assert DSV3.parameters() == TOTAL
     assert DSV3.active_parameters == 36_625_618_432
     routed = DSV3.parameters("routed_experts")
@@ -113,20 +97,20 @@ def test_exercises_1_to_5_states_of_the_whole_model() -> None:
 
 
 @pytest.mark.parametrize("ep", [2**power for power in range(9)])
-def test_exercise_6_the_sharded_optimizer_is_the_same_for_any_ep(ep: int) -> None:
+def test_the_sharded_optimizer_is_the_same_for_any_ep(ep: int) -> None:
     optimizer = account(replace(NAIVE, zero=1, ep=ep)).peak.totals["optimizer"]
     assert optimizer == TOTAL * 8 // 2048
     assert gib(optimizer) == 2.44
 
 
-def test_exercise_7_expert_parallelism_alone() -> None:
+def test_expert_parallelism_alone() -> None:
     before = account(NAIVE).peak.totals["weights"]
     after = account(replace(NAIVE, ep=64)).peak.totals["weights"]
     assert gib(after, 1) == 50.9
     assert round(before / after, 1) == 24.5
 
 
-def test_exercises_9_to_11_states_of_the_ranks() -> None:
+def test_states_of_the_ranks() -> None:
     ledgers = account(Plan()).ranks
     for ledger in ledgers[1:]:
         assert ledger.totals["weights"] == 2 * 3_273_263_104
@@ -141,7 +125,7 @@ def test_exercises_9_to_11_states_of_the_ranks() -> None:
     assert gib(vocabulary) == 3.45
 
 
-def test_exercise_15_stashes_in_flight() -> None:
+def test_stashes_in_flight() -> None:
     plan = Plan(microbatches=64)
     assert sum(rank_ledger(plan, 3).stashes) / 2 == 8.5
     assert rank_ledger(replace(plan, schedule="1f1b"), 0).stashes == (8,)
@@ -152,18 +136,18 @@ def activations(**changes: Any) -> float:
     return gib(rank_ledger(replace(Plan(), **changes), 1).totals["activations"])
 
 
-def test_exercise_16_activations_of_an_interior_rank() -> None:
+def test_activations_of_an_interior_rank() -> None:
     assert activations(recipe="bf16", recompute="none") == 118.64
     assert activations(recipe="bf16") == 66.57
     assert activations() == 40.77
     assert activations(recompute="full") == 3.72
-    # MODEL.md section 6: 42.9 with a bf16 attention output.
+    # With a bf16 attention output.
     assert round(activations(formats={"o_proj": "bf16"}), 1) == 42.9
-    # Issue "Save or recompute": q_norm recomputed alone from none.
+    # q_norm replayed alone.
     assert round(activations(recipe="bf16", recompute="none", replay=("q_norm",)), 1) == 117.8
 
 
-def test_exercises_17_to_21() -> None:
+def test_totals_verdicts_and_logits() -> None:
     assert gib(account(Plan()).peak.total) == 61.74
     assert [gib(account(plan).peak.total, 1) for plan in SIX[3:]] == [139.6, 87.5, 61.7]
     assert [account(plan).fits for plan in SIX] == 5 * [False] + [True]
@@ -173,7 +157,7 @@ def test_exercises_17_to_21() -> None:
     assert gib(logits.bytes) == 2.96
     assert logits.bytes == 6 * 129_280 * 4096
     assert gib(4 * 129_280 * 4096) == 1.97
-    # MODEL.md section 6: step 1 is 8.65 TiB, 110.7 times 80 GiB.
+    # The first step against the yardstick of 80 GiB.
     naive = account(NAIVE).peak.total
     assert round(naive / TIB, 2) == 8.65
     assert round(naive / (80 * GIB), 1) == 110.7
@@ -181,7 +165,7 @@ def test_exercises_17_to_21() -> None:
 
 # --- conservation --------------------------------------------------------------------------------
 
-# MODEL.md section 6: TP divides these; everything else is whole on every rank of a TP group.
+# TP divides these; everything else is whole on every rank of a TP group.
 BY_TP = ("attention heads", "dense FFN", "shared experts", "embedding", "head")
 
 
@@ -307,7 +291,7 @@ def test_zero_shards_experts_over_edp_and_the_rest_over_dp_and_cp(rank: int, zer
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_activations_scale_with_tokens_and_are_divided_by_tp_and_cp(rank: int) -> None:
-    # MODEL.md section 6: every kept activation, vocabulary side included; EP changes nothing.
+    # Every kept activation, vocabulary side included; EP changes nothing.
     before = by_part(BASE, rank, "activations")
     for changes, factor in (
         ({"tp": 4}, Fraction(1, 4)), ({"cp": 2}, Fraction(1, 2)),
@@ -320,7 +304,7 @@ def test_activations_scale_with_tokens_and_are_divided_by_tp_and_cp(rank: int) -
 
 
 def test_vocabulary_is_charged_once_to_the_ranks_that_host_it() -> None:
-    # MODEL.md section 6: 2*7168 B and 6*129280 B per token, for one microbatch.
+    # 2*7168 B and 6*129280 B per token, for one microbatch.
     ends = {"embedding output": 2 * 7168 * 4096, "logits and their softmax": 6 * 129_280 * 4096}
     for schedule, hosts in (
         ("dualpipev", {0: set(ends)}),
@@ -333,7 +317,7 @@ def test_vocabulary_is_charged_once_to_the_ranks_that_host_it() -> None:
 
 
 def test_dualpipe_doubles_weights_and_gradients_and_shards_the_optimizer_over_both() -> None:
-    # MODEL.md section 6, bidirectional: ranks r and PP-1-r hold the same.
+    # Bidirectional: ranks r and PP-1-r hold the same.
     twice, once = account(Plan(schedule="dualpipe")), account(Plan(schedule="1f1b"))
     for ledger, mirror in zip(twice.ranks, reversed(twice.ranks), strict=True):
         other = 7 - ledger.rank
@@ -351,7 +335,7 @@ def test_without_a_pipeline_one_microbatch_is_in_flight(schedule: str) -> None:
 
 
 def test_fp8_resident_weights_are_those_of_the_blocks() -> None:
-    # MODEL.md section 2: 2*(1 + 4/128) B on block parameters; embedding and head stay bf16.
+    # 2*(1 + 4/128) B on block parameters; embedding and head stay bf16.
     before, after = by_part(Plan(), 0, "weights"), by_part(Plan(fp8_params=True), 0, "weights")
     for part, size in before.items():
         ratio = 1 if part in ("embedding", "head", "final norm") else Fraction(33, 32)

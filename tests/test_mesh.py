@@ -18,7 +18,6 @@ MESH = Mesh(gpus=2048, tp=1, cp=1, pp=8, ep=64, etp=1, zero=1)
 
 
 def test_groups_of_the_default_plan() -> None:
-    # CONTRACT.md: {"dp": 256, "edp": 4}.
     assert (MESH.dp, MESH.edp) == (256, 4)
 
 
@@ -29,14 +28,14 @@ def test_groups_of_the_default_plan() -> None:
 def test_groups_multiply_to_all_gpus(
     tp: int, cp: int, pp: int, ep: int, etp: int, times: int
 ) -> None:
-    # MODEL.md section 6: GPUs = TP * CP * PP * DP; EDP = GPUs / (PP * EP * ETP).
+    # GPUs = TP * CP * PP * DP; EDP = GPUs / (PP * EP * ETP).
     gpus = tp * cp * pp * ep * etp * times
     mesh = Mesh(gpus=gpus, tp=tp, cp=cp, pp=pp, ep=ep, etp=etp, zero=1)
     assert mesh.tp * mesh.cp * mesh.pp * mesh.dp == gpus
     assert mesh.pp * mesh.ep * mesh.etp * mesh.edp == gpus
 
 
-# MODEL.md section 6, "What must divide": one breach of each rule, in its order.
+# What must divide: one breach of each rule, in their order.
 BREACHES: list[tuple[dict[str, int], str]] = [
     ({"gpus": 2049}, "tp*cp*pp = 1*1*8 must divide gpus, and 2049 / 8 is not whole"),
     ({"tp": 3}, "tp = 3 must divide num_attention_heads"),  # 128
@@ -93,7 +92,7 @@ def test_ffn_widths_are_checked_after_heads_and_before_experts() -> None:
 
 
 def test_zero_shards_one_state_more_per_stage() -> None:
-    # MODEL.md section 6: ZeRO 1 the optimizer, 2 also gradients, 3 also weights.
+    # ZeRO 1 the optimizer, 2 also gradients, 3 also weights.
     wanted = {0: (0, 0, 0), 1: (0, 0, 1), 2: (0, 1, 1), 3: (1, 1, 1)}
     for zero, states in wanted.items():
         mesh = replace(MESH, zero=zero)
@@ -105,7 +104,7 @@ def test_zero_shards_one_state_more_per_stage() -> None:
 
 
 def test_the_v_of_8_ranks() -> None:
-    # MODEL.md section 6: rank 0 = layers 0-2 and 59-60 with embedding and head; 1 = 3-6 and 55-58.
+    # Rank 0 = layers 0-2 and 59-60 with embedding and head; 1 = 3-6 and 55-58.
     wanted = [((0, 3), (59, 61))] + [
         ((3 + 4 * i, 7 + 4 * i), (55 - 4 * i, 59 - 4 * i)) for i in range(7)
     ]
@@ -115,7 +114,7 @@ def test_the_v_of_8_ranks() -> None:
     assert [[(c.embedding, c.head) for c in chunks] for chunks in found] == [
         [(True, False), (False, True)]
     ] + 7 * [[(False, False), (False, False)]]
-    # TEACHING.md 8: layers per rank 5, then seven times 8.
+    # Layers per rank: 5, then seven times 8.
     assert [sum(c.num_layers for c in chunks) for chunks in found] == [5] + 7 * [8]
 
 
@@ -162,7 +161,7 @@ def test_61_layers_over_any_pp(name: str, pp: int) -> None:
 
 
 def test_placements() -> None:
-    # MODEL.md section 6: chunk c on rank c mod PP; V: the second half on rank 2*PP-1-c;
+    # Interleaved: chunk c on rank c mod PP; V: the second half on rank 2*PP-1-c;
     # bidirectional: rank r holds stages r and PP-1-r.
     assert stage_map("linear", 3) == ((0,), (1,), (2,))
     for rank, stages in enumerate(stage_map("interleaved", 4, 3)):

@@ -230,7 +230,7 @@ def test_one_layer_has_the_cheapest_policy_of_all() -> None:
 
 
 def test_an_interior_rank_does_better_than_with_one_policy_for_all() -> None:
-    # DeepSeek-V3's policy in bf16 keeps 66.57 GiB there and replays 8.17 % (issue 5).
+    # DeepSeek-V3's policy in bf16 keeps 66.57 GiB there and replays 8.17 %.
     plan = Plan(recipe="bf16")
     dsv3 = int(rank_ledger(plan, 1).totals["activations"])
     assert f"{dsv3 / GIB:.2f}" == "66.57"

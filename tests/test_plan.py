@@ -19,7 +19,7 @@ from memmodel.inputs import MOST_BYTES, as_text, parse_json_object, read_lines, 
 from memmodel.ledger import account
 from memmodel.plan import MOST, Plan, as_written, field_help
 
-# CONTRACT.md, the table of `account`.
+# The fields of a plan, which scripts rely on.
 DEFAULTS = {
     "model": "deepseek-v3", "gpus": 2048, "tp": 1, "cp": 1, "pp": 8, "ep": 64, "etp": 1, "zero": 1,
     "schedule": "dualpipev", "virtual_stages": 2, "microbatches": 32, "seq_len": 4096,
@@ -29,14 +29,14 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-def test_defaults_are_those_of_the_contract() -> None:
+def test_defaults_are_those_that_scripts_rely_on() -> None:
     assert Plan().resolved() == DEFAULTS
     assert Plan.from_dict({}) == Plan()
     assert [name for name, *_ in field_help()] == list(DEFAULTS)
 
 
 def test_derived_defaults_follow_their_fields() -> None:
-    # CONTRACT.md: 2 for V schedules, else 1; 2*2*pp microbatches.
+    # 2 for V schedules, else 1; 2*2*pp microbatches.
     assert Plan(pp=16).num_microbatches == 64
     stages = {"zbv": 2, "dualpipev": 2, "dualpipe": 1, "1f1b": 1, "interleaved": 1, "single": 1}
     for schedule, wanted in stages.items():
@@ -157,13 +157,13 @@ def test_a_refusal_names_field_value_and_what_is_valid(
 
 
 def test_an_op_of_the_moe_block_alone_may_be_marked() -> None:
-    # CONTRACT.md: in `account` an op may exist in the MoE block alone.
+    # The dense blocks have no such op, and keep their marks.
     assert Plan(replay=("dispatch",)).marks["moe"] == Plan().marks["moe"] | {"dispatch"}
     assert Plan(replay=("dispatch",)).marks["dense"] == Plan().marks["dense"]
 
 
 def test_any_number_of_microbatches_runs_where_no_minimum_is_stated() -> None:
-    # MODEL.md section 6: dualpipev and dualpipe 2*PP, interleaved a multiple, the others any.
+    # dualpipev and dualpipe need 2*PP, interleaved rounds of equal size.
     for schedule in ("single", "gpipe", "1f1b", "zb1p", "zbv"):
         for microbatches in (1, 3, 1000):
             assert account(Plan(schedule=schedule, microbatches=microbatches)).peak.total > 0

@@ -56,7 +56,7 @@ def test_the_replayed_fraction_of_the_moe_block(policy: str) -> None:
 
 
 def test_the_cost_of_fp8_and_of_full_replay() -> None:
-    # Issue "Save or recompute": 134 bars of 10 MFLOP in bf16, 76 under dsv3-fp8, full exactly all.
+    # In units of 10 MFLOP; full replays exactly all of forward.
     assert round(stash_of("moe", "bf16", "none").forward_cost(4096) / 1e7) == 134
     assert round(stash_of("moe", "dsv3-fp8", "none").forward_cost(4096) / 1e7) == 76
     full = stash_of("moe", "dsv3-fp8", "full")
@@ -65,8 +65,8 @@ def test_the_cost_of_fp8_and_of_full_replay() -> None:
 
 
 def test_what_pytorch_measures_beside_the_model() -> None:
-    # MODEL.md section 7: a sigmoid router keeps 1,284 B and not 2,176 (experts' scores in fp32 and
-    # so on), real code the whole 576-wide kv projection: +128 B. The rest is measured exactly.
+    # PyTorch's sigmoid router keeps 1,284 B and not 2,176 (scores, but not the logits), real code
+    # the whole 576-wide kv projection: +128 B. The rest is measured exactly.
     measured = REFERENCE["pytorch_bytes_per_token"]
     for kind, router in (("moe", 1284 - 2176), ("dense", 0)):
         for policy in ("none", "dsv3"):
@@ -78,8 +78,8 @@ def test_what_pytorch_measures_beside_the_model() -> None:
 # --- policies and marks ------------------------------------------------------------------------
 
 
-def test_named_policies_replay_what_model_md_says() -> None:
-    # MODEL.md section 4. attn-replay: everything up to and with the first addition, and SwiGLU.
+def test_named_policies_replay_what_their_sources_say() -> None:
+    # attn-replay: everything up to and with the first addition, and SwiGLU.
     dsv3 = {"norm1", "norm2", "q_norm", "kv_norm", "q_up", "kv_up", "rope_q", "rope_kv", "swiglu"}
     order = bruteforce.markable("moe", Shape())
     wanted = {
@@ -134,7 +134,7 @@ def test_full_has_one_pointless_replay() -> None:
 
 @pytest.mark.parametrize("op", ["x1", "rope_q", "rope_kv"])
 def test_a_flip_that_only_trades_one_tensor_for_another_is_neutral(op: str) -> None:
-    # Issue "Save or recompute": x1 alone recomputed from none moves zero bytes, RoPE too.
+    # x1 alone replayed from none moves zero bytes, RoPE too.
     assert op in stash_of("moe", "bf16", "none").neutral
     before = stash(BLOCKS["moe"], recipe("bf16"), frozenset())
     after = stash(BLOCKS["moe"], recipe("bf16"), frozenset({op}))
@@ -266,7 +266,7 @@ def test_full_recompute_keeps_exactly_the_block_input(kind: str, recipe_name: st
 
 
 def test_the_dual_stash_doubles_what_gemms_read_in_e4m3() -> None:
-    # MODEL.md section 5; TEACHING.md 20: the dispatched tokens, and under dsv3 nothing else.
+    # The dispatched tokens, and under dsv3 nothing else.
     assert stash_of("moe", "dsv3-fp8", "dsv3", dual_stash=True).dual == ("dispatch",)
     assert stash_of("dense", "dsv3-fp8", "dsv3", dual_stash=True).dual == ()
     none = stash_of("moe", "all-fp8", "none", dual_stash=True)
