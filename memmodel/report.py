@@ -16,7 +16,7 @@ from memmodel.recompute import Stash
 Document = dict[str, object]
 
 
-def plain(value: Number) -> int | float:
+def plain(value: Number | float) -> int | float:
     """A number for JSON: whole values as integers."""
     return int(value) if value == int(value) else float(value)
 
@@ -154,7 +154,7 @@ def block_document(found: Stash, seq_len: int) -> Document:
         "replayed": [name for name in found.block.markable if name in found.replayed],
         "forward_flops_per_token": forward,
         "replay_flops_per_token": replay,
-        "replay_fraction": replay / forward,
+        "replay_fraction": plain(replay / forward),
         "forward_cost_per_token": found.forward_cost(seq_len),
         "replay_cost_per_token": found.replay_cost(seq_len),
         "replayed_communication": list(found.replayed_communication),
@@ -251,7 +251,7 @@ def schedule_document(name: str, *, pp: int, microbatches: int, virtual_stages: 
         "peak_by_chunk": [list(by_chunk) for by_chunk in peaks],
         "makespan": run.makespan,
         "bubble": run.bubble,
-        "bubble_fraction": run.bubble_fraction,
+        "bubble_fraction": plain(run.bubble_fraction),
         "order": [["+".join(map(str, step)) for step in steps] for steps in run.orders],
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from memmodel.frontiers import Frontier, Point, Verdict
-from memmodel.report import Document, table
+from memmodel.report import Document, plain, table
 
 
 def frontier_document(found: Frontier, budget: int | None) -> Document:
@@ -36,7 +36,7 @@ def _point_document(found: Frontier, point: Point) -> Document:
         "replay": list(found.names(point)),
         "stash_bytes_per_token": point.bytes_per_token,
         "replay_flops_per_token": point.replay_flops,
-        "replay_fraction": found.replay_fraction(point),
+        "replay_fraction": plain(found.replay_fraction(point)),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bruteforce import Shape
+from cli import Output, answer, mistake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -266,29 +266,8 @@ def test_the_steps_of_every_recipe_are_the_golden() -> None:
 
 # --- the command ----------------------------------------------------------------------------------
 
-Output = pytest.CaptureFixture[str]
-
-
-def document(capsys: Output, *arguments: str) -> dict[str, Any]:
-    assert main(["frontier", "--json", *arguments]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert out.count("\n") == 1
-    found: dict[str, Any] = json.loads(out)
-    return found
-
-
-def mistake(capsys: Output, *arguments: str) -> str:
-    assert main(["frontier", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("memmodel: error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 def test_the_document_of_the_command(capsys: Output) -> None:
-    found = document(capsys, "--recipe", "bf16", "--budget-bytes-per-token", "256640")
+    found = answer(capsys, "frontier", "--recipe", "bf16", "--budget-bytes-per-token", "256640")
     assert (found["kind"], found["policies"], len(found["hull"])) == ("moe", 131_072, 12)
     front = found["front"]
     assert [front[i]["stash_bytes_per_token"] for i in found["hull"]][6] == 256_640
@@ -301,13 +280,15 @@ def test_the_document_of_the_command(capsys: Output) -> None:
     assert found["presets"]["attn-replay"]["dominated"] is True
     assert found["cheapest"] == front[found["hull"][6]]
     assert set(found["cheapest"]["replay"]) == set(POLICIES["dsv3"] or ())
-    assert "cheapest" not in document(capsys)
+    assert "cheapest" not in answer(capsys, "frontier")
 
 
 def test_the_flags_of_the_command(capsys: Output) -> None:
-    assert document(capsys, "--replay-communication")["policies"] == 524_288
-    dense = document(capsys, "--kind", "dense", "--formats", '{"o_proj": "bf16"}', "--seq-len",
-                     "8192", "--recipe", "all-fp8", "--dual-stash")  # fmt: skip
+    assert answer(capsys, "frontier", "--replay-communication")["policies"] == 524_288
+    dense = answer(
+        capsys, "frontier", "--kind", "dense", "--formats", '{"o_proj": "bf16"}', "--seq-len",
+        "8192", "--recipe", "all-fp8", "--dual-stash",
+    )  # fmt: skip
     wanted = frontier(BLOCKS["dense"], recipe("all-fp8", {"o_proj": "bf16"}), dual_stash=True,
                       seq_len=8192)  # fmt: skip
     assert [point["stash_bytes_per_token"] for point in dense["front"]] == [
@@ -342,12 +323,12 @@ def test_the_text_of_the_command(capsys: Output) -> None:
     ],
 )
 def test_a_mistake_is_one_line(capsys: Output, arguments: list[str], words: str) -> None:
-    assert re.search(words, mistake(capsys, *arguments))
+    assert re.search(words, mistake(capsys, "frontier", *arguments))
 
 
 def test_without_numpy_the_command_says_so(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    assert "numpy is needed" in mistake(capsys)
+    assert "numpy is needed" in mistake(capsys, "frontier")
 
 
 def test_no_other_command_waits_for_numpy() -> None:
