@@ -1,6 +1,7 @@
 """Times the accounting and the start of the command line; prints the figures, asserts nothing.
 
-Each figure is the best of several runs, which disturbs least on a machine that does other things.
+Each figure is the best of several runs, and calls are timed by the processor's own clock: a machine
+that does other things too disturbs that least.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ def machine() -> str:
 
 
 def best_us(work: Callable[[], object], times: int, rounds: int = 9) -> float:
-    """Microseconds of one call, in the best of some rounds."""
+    """Microseconds of the processor for one call, in the best of some rounds."""
     best = float("inf")
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(times):
             work()
-        best = min(best, (time.perf_counter() - start) / times)
+        best = min(best, (time.process_time() - start) / times)
     return best * 1e6
 
 
