@@ -141,6 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except SystemExit as done:  # --help and --version
             status = int(done.code or 0)
         print(end="", flush=True)
+    except KeyboardInterrupt:
+        status, mistake = 130, "interrupted"
     except BrokenPipeError:
         # The reader of a pipe has left (head, less): nothing more to say, and no traceback.
         status, mistake = 141, ""

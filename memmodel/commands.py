@@ -111,8 +111,7 @@ def run_frontier(arguments: argparse.Namespace) -> int:
     fields, graph, precision = _block_fields(arguments)
     budget = arguments.budget_bytes_per_token
     if budget is not None:
-        budget = number(budget)
-        check_integer("budget_bytes_per_token", budget, 0)
+        budget = check_integer("budget_bytes_per_token", number(budget), 0)
     found = planner.frontier(
         graph, precision, dual_stash=fields["dual_stash"], seq_len=fields["seq_len"],
         replay_communication=arguments.replay_communication,
@@ -136,15 +135,11 @@ def run_params(arguments: argparse.Namespace) -> int:
 
 def run_schedule(arguments: argparse.Namespace) -> int:
     """A pipeline schedule: its order, peaks and bubble."""
-    shape: dict[str, int] = {}
+    kind = schedule.SCHEDULES.get(arguments.name)
+    shape = {"virtual_stages": kind.default_virtual_stages if kind else 1}
     for name in ("pp", "microbatches", "virtual_stages"):
-        value = getattr(arguments, name)
-        if value is None:
-            kind = schedule.SCHEDULES.get(arguments.name)
-            shape[name] = kind.default_virtual_stages if kind else 1
-        else:
-            check_integer(name, number(value), 1, MOST)
-            shape[name] = int(value)
+        if (text := getattr(arguments, name)) is not None:
+            shape[name] = check_integer(name, number(text), 1, MOST)
     schedule.check(arguments.name, **shape)
     check_forwards(**shape)
     if arguments.json:

@@ -55,7 +55,7 @@ class _Config:
 
 
 def _deepseek_v3(name: str, config: _Config) -> Architecture:
-    """Transformers' DeepseekV3Config (also Kimi-K2's); field meanings in the V3 report, 2.1."""
+    """Transformers' DeepseekV3Config; what its fields mean is in the V3 report, 2.1."""
     if config.values.get("q_lora_rank", 0) is None:
         raise ValueError(
             f"{config.source}: q_lora_rank = null (a full-rank query projection) is not accounted "

@@ -210,13 +210,14 @@ def field_help() -> tuple[FieldHelp, ...]:
     return tuple(FieldHelp(item.name, item.default, **item.metadata) for item in fields(Plan))
 
 
-def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
-    """Raise ValueError unless `value` is a whole number between `least` and `most`."""
+def check_integer(name: str, value: object, least: int, most: int | None = None) -> int:
+    """The value. Raises ValueError unless it is a whole number between `least` and `most`."""
     limits = f">= {least}" if most is None else f"from {least} to {most}"
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} = {value!r}, but a whole number {limits} is needed")
     if value < least or (most is not None and value > most):
         raise ValueError(f"{name} = {value}, but a whole number {limits} is needed")
+    return value
 
 
 def check_forwards(**size: int) -> None:

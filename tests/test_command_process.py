@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,23 @@ def test_a_reader_that_leaves_gives_no_traceback(arguments: list[str]) -> None:
         os.close(writer)
     assert done.stderr == b""
     assert done.returncode in (0, 141) if "--help" in arguments else done.returncode == 141
+
+
+def test_an_interrupt_is_one_line() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "memmodel", "account", "--batch", "-"],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        # More than a pipe and its buffers hold: once some is out, the command is at work.
+        process.stdin.write(b"{}\n" * 50)
+        process.stdin.flush()
+        process.stdout.read(1000)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert check_line(err.decode()) == "interrupted"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
