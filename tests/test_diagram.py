@@ -238,6 +238,7 @@ def test_a_click_cycles_formats_and_the_router_is_pinned() -> None:
 # --- every state ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_random_marks_equal_the_ledger() -> None:
     random = Random(4)
     for _ in range(700):
@@ -259,6 +260,7 @@ def test_random_marks_equal_the_ledger() -> None:
         assert slabs == pytest.approx(drawn * UNITS_PER_KIB / 1024, abs=6)
 
 
+@pytest.mark.slow
 def test_random_formats_equal_the_ledger() -> None:
     random = Random(5)
     for _ in range(1000):
@@ -277,6 +279,7 @@ def test_random_formats_equal_the_ledger() -> None:
         assert activations == total_bytes(scene) * RANK_TOKENS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["moe", "dense"])
 def test_no_text_collides_in_random_states(kind: str) -> None:
     random = Random(6)

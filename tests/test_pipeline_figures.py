@@ -31,6 +31,7 @@ def ids(marks: tuple[Mark, ...]) -> set[str]:
     return {mark.id for mark in flatten(marks) if mark.id}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["schedule", "fold", "step-memory", "pareto"])
 def test_geometry_of_many_states(name: str) -> None:
     assert check_figure(get(name), limit=140) >= 100

@@ -176,6 +176,7 @@ def test_every_state_can_be_drawn_on_both_grounds() -> None:
             assert png(FIGURE.scene(**state), 1, dark=dark).startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_no_global_figures_are_kept() -> None:
     code = (
         "import sys; from demo_figure import FIGURE; from memmodel.render_matplotlib import png;"

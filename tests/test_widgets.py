@@ -107,6 +107,7 @@ def test_every_change_redraws_picture_alt_text_status_and_table() -> None:
     assert "32 GiB" in shown.image.tooltip  # 1024 GiB of weights over 32 ranks
 
 
+@pytest.mark.slow
 def test_every_state_of_the_demo_is_shown_as_its_scene() -> None:
     shown = explore(FIGURE)
     shown.table_button.value = True
