@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 
@@ -65,10 +66,19 @@ def marked(*ops: str) -> dict[str, str]:
     return {"policy": "custom", "marks": marks_text(frozenset(ops))}
 
 
+def column(scene: Scene, title: str) -> dict[str, str]:
+    """One column of the table, by the first."""
+    at = scene.table.columns.index(title)
+    return {row[0]: row[at] for row in scene.table.rows}
+
+
+def number(cell: str) -> int:
+    return int(cell.replace(",", ""))
+
+
 def total_bytes(scene: Scene) -> int:
-    """Bytes per token in the table's last row."""
-    column = next(at for at, name in enumerate(scene.table.columns) if "per token" in name)
-    return int(scene.table.rows[-1][column].replace(",", ""))
+    """Bytes per token in the table's sum."""
+    return number(column(scene, "bytes kept per token")["sum"])
 
 
 def count_bars(scene: Scene, role: str, inside: Group | None = None) -> float:
@@ -280,18 +290,50 @@ def test_random_formats_equal_the_ledger() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["moe", "dense"])
-def test_no_text_collides_in_random_states(kind: str) -> None:
+def random_scenes(kind: str, count: int) -> Iterator[Scene]:
+    """Both diagrams in random states."""
     random = Random(6)
-    for _ in range(30):
+    for _ in range(count):
         scale, share = random.choice(("token", "rank")), random.random()
         ops = [op for op in MARKED if random.random() < share]
-        check_scene(RECOMPUTE.scene(kind=kind, scale=scale, **marked(*ops)))
+        yield RECOMPUTE.scene(kind=kind, scale=scale, **marked(*ops))
         text = "".join("b" if s == "router" else random.choice("b4m") for s in SITES)
-        check_scene(
-            PRECISION.scene(kind=kind, scale=scale, recipe="custom", formats=text,
-                            policy=random.choice(tuple(PRESETS)), dual=random.choice(("on", "off")))
+        yield PRECISION.scene(
+            kind=kind, scale=scale, recipe="custom", formats=text,
+            policy=random.choice(tuple(PRESETS)), dual=random.choice(("on", "off")),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["moe", "dense"])
+def test_the_table_says_all_that_is_drawn_and_adds_up(kind: str) -> None:
+    for scene in random_scenes(kind, 100):
+        cells = {cell for row in scene.table.rows for cell in row}
+        for mark in flatten(scene.marks):
+            if isinstance(mark, Text) and mark.id.startswith("value-"):
+                assert mark.text in cells or mark.id.startswith("value-note-"), mark
+        for title in scene.table.columns:
+            if "bytes" in title or "FLOPs" in title or title in ("in bf16", "replayed"):
+                *rows, total, _ = column(scene, title).values()
+                assert sum(map(number, rows)) == number(total), title
+
+
+def test_the_table_says_what_becomes_of_every_output() -> None:
+    output = column(RECOMPUTE.scene(**marked("rope_q", "moe_add")), "output")
+    assert output["rope_q"] == "replayed"
+    assert output["q_up"] == "kept for a replay only"
+    assert output["moe_add"] == "replayed, pointless"
+    assert output["ffn_down, routed"] == "not kept"
+    assert output["x0"] == "kept"
+    scene = PRECISION.scene(dual="on")
+    assert column(scene, "stored in")["attn"] == column(scene, "format")["o_proj"] == "e5m6"
+    twice = column(scene, "both orientations")
+    assert [name for name, cell in twice.items() if cell] == ["dispatch"]
+
+
+@pytest.mark.parametrize("kind", ["moe", "dense"])
+def test_no_text_collides_in_random_states(kind: str) -> None:
+    for scene in random_scenes(kind, 30):
+        check_scene(scene)
 
 
 @pytest.mark.parametrize("kind", ["moe", "dense"])

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from memmodel.figures import gauges
-from memmodel.figures.diagram import ATTENTION, WIDTH, Box, boxes, op_box, slab, wires
+from memmodel.figures.diagram import ATTENTION, GEMMS, WIDTH, boxes, op_box, slab, wires
 from memmodel.figures.gauges import HEIGHT, KINDS, RANK_TOKENS, SCALES, SEQ_LEN, sized
+from memmodel.figures.listing import saved_table
 from memmodel.figures.marking import (
     BF16,
     CUSTOM,
     MARKED,
-    box_mflop,
-    full_size,
+    box_flops,
     graph,
-    half_of,
     recognise,
     replayed_by,
     setting,
-    statistic,
-    tensor_state,
+    tensor_below,
 )
-from memmodel.formats import number_text, size_text
-from memmodel.graph import Op
+from memmodel.formats import size_text
 from memmodel.recompute import POLICIES, Marks, Stash, stash
-from memmodel.scene import Choice, Figure, Group, Hidden, Mark, Scene, Table
+from memmodel.scene import Choice, Figure, Group, Hidden, Mark, Scene
 
 
 def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
@@ -33,33 +30,39 @@ def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
     pointless = kept.pointless
     drawn: list[Mark] = [*wires(kind), *_headings(kind, replayed)]
     groups: dict[str, list[Mark]] = {}
-    for box in boxes(kind):
-        op = shown.by_name[box.op]
+    tensors = {box: tensor_below(kept, box, scale) for box in boxes(kind)}
+    for box, below in tensors.items():
         marked = box.op in flips
         sign = ""
         if marked and box.half != "shared":
             sign = "!" if box.op in pointless else "" if flips[box.op] else "±0"
+        flops = box_flops(kind, box.op, box.half, False) if box.op in GEMMS else 0
         groups.setdefault(box.op, []).extend(
             op_box(box, replayed=box.op in kept.replayed if marked else None, sign=sign,
-                   mflop=box_mflop(kind, box.op, box.half))
+                   mflop=flops / 1e6)
         )  # fmt: skip
-        drawn += _tensor(kept, box, op, scale)
+        if below:
+            drawn += slab(box, state=below.state, nbytes=below.nbytes, text=below.words,
+                          aux=below.statistic)  # fmt: skip
     for name, inside in groups.items():
         drawn.append(_clickable(kind, kept, name, tuple(inside), flips, replayed))
     forward, replay = kept.forward_flops(SEQ_LEN), kept.replay_flops(SEQ_LEN)
     nothing = stash(shown, BF16, frozenset())
-    words = f"{gauges.gigaflop_text(forward)}, {gauges.bars(forward / 1e6)} bars"
+    words = gauges.Words(
+        gauges.gib_text(kept.bytes_per_token * RANK_TOKENS),
+        f"{gauges.gigaflop_text(forward)}, {gauges.bars(forward / 1e6)} bars",
+        gauges.replay_text(replay, forward),
+    )
     drawn += gauges.gauges(kept, nothing, forward=forward, replay=replay, words=words)
     drawn += gauges.notes(
         ("muted", unpriced(kept)),
         ("warning", "; ".join(pulled_in(kept, name, scale) for name in pointless[:3])),
     )
     name = recognise(kind, replayed)
-    total = gauges.gib_text(kept.bytes_per_token * RANK_TOKENS)
     share = gauges.percent_text(replay, forward)
     status = (
         f"{'Custom marks' if name == CUSTOM else name}: {kept.bytes_per_token:,} bytes per token "
-        f"kept, {total} on {gauges.RANKS[kind]}; {share} of forward replayed."
+        f"kept, {words.kept} on {gauges.RANKS[kind]}; {share} of forward replayed."
     )
     warned = f" Pointless: {', '.join(pointless)}." if pointless else ""
     return Scene(
@@ -73,20 +76,9 @@ def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
             f"{status}{warned}"
         ),
         status=status + warned,
-        table=_table(kept, flips),
+        table=saved_table(kept, tensors, flips, scale, words),
         resolved={"policy": name},
     )
-
-
-def _tensor(kept: Stash, box: Box, op: Op, scale: str) -> tuple[Mark, ...]:
-    if box.op == "x2" or (box.half == "shared" and box.op == "ffn_down"):
-        return ()
-    state = tensor_state(kept, op)
-    nbytes = half_of(
-        op, box.half, kept.tensors.get(op.name) or full_size(kept.block.kind, op.name, BF16)
-    )
-    words = "not kept" if state == "passing" else sized(nbytes, scale)
-    return slab(box, state=state, nbytes=nbytes, text=words, aux=statistic(kept, op, scale))
 
 
 def _clickable(kind: str, kept: Stash, op: str, inside: tuple[Mark, ...], flips: dict[str, int],
@@ -158,28 +150,6 @@ def pulled_in(kept: Stash, op: str, scale: str) -> str:
     ]
     keeps = f": its replay keeps {', '.join(pulled)}" if pulled else ""
     return f"{op} is replayed, but nothing reads it{keeps}"
-
-
-def _table(kept: Stash, flips: dict[str, int]) -> Table:
-    rows = []
-    for op in kept.block.ops:
-        if op.name == "x2":
-            continue
-        size = kept.tensors.get(op.name, 0)
-        size += kept.tensors.get(op.aux[0], 0) if op.aux else 0
-        flops = op.forward_flops(SEQ_LEN)
-        change = f"{flips[op.name]:+,}" if flips.get(op.name) else "0" if op.name in flips else ""
-        rows.append((
-            op.name, "replayed" if op.name in kept.replayed else "saved", number_text(size),
-            change, number_text(flops),
-            number_text(flops if op.name in kept.replayed else 0),
-        ))  # fmt: skip
-    rows.append((
-        "sum", "", number_text(kept.bytes_per_token), "",
-        number_text(kept.forward_flops(SEQ_LEN)), number_text(kept.replay_flops(SEQ_LEN)),
-    ))  # fmt: skip
-    return Table(("operation", "mark", "bytes kept per token", "a flip adds", "FLOPs per token",
-                  "replayed"), tuple(rows))  # fmt: skip
 
 
 FIGURES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from memmodel.figures.diagram import BOTTOM, MFLOP_PER_BAR, WIDTH, comb
 from memmodel.formats import size_text
@@ -71,6 +72,15 @@ def bars(mflop: float) -> int:
     return round(mflop / MFLOP_PER_BAR)
 
 
+def replay_text(replay: float, forward: float) -> str:
+    """What is replayed, as a share of the forward and in bars.
+
+    >>> replay_text(1e8, 1e9)
+    '10.0 %, 10 bars'
+    """
+    return f"{percent_text(replay, forward)}, {bars(replay / 1e6)} bars"
+
+
 @lru_cache(maxsize=1)
 def _frame() -> tuple[Mark, ...]:
     x, low = LEFT + 80 * UNITS_PER_GIB, TOP + 22
@@ -84,23 +94,28 @@ def _frame() -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def gauges(now: Stash, before: Stash, *, forward: float, replay: float,
-           words: str) -> tuple[Mark, ...]:  # fmt: skip
-    """The total with its ghost and limit, and the two rows of bars; costs in FLOPs per token.
+class Words(NamedTuple):
+    """What stands at the ends of the three rows."""
 
-    `words` stand at the end of the forward bars.
-    """
+    kept: str
+    forward: str
+    replayed: str
+
+
+def gauges(now: Stash, before: Stash, *, forward: float, replay: float,
+           words: Words) -> tuple[Mark, ...]:  # fmt: skip
+    """The total with its ghost and limit, and the two rows of bars; costs in FLOPs per token."""
     total, ghost = now.bytes_per_token * RANK_TOKENS, before.bytes_per_token * RANK_TOKENS
     return (
         Rect(LEFT, TOP + 5, ghost / GIB * UNITS_PER_GIB, 14, "ghost", filled=False,
              outline="dashed", id="ghost-total"),
         Rect(LEFT, TOP + 5, total / GIB * UNITS_PER_GIB, 14, "activations", id="bar-total"),
         *_frame(),
-        _value(0, gib_text(total), bold=True, id="value-total"),
+        _value(0, words.kept, bold=True, id="value-total"),
         *comb(LEFT, TOP + ROW + 8, forward / 1e6, "text"),
-        _value(1, words, id="value-forward"),
+        _value(1, words.forward, id="value-forward"),
         *comb(LEFT, TOP + 2 * ROW + 8, replay / 1e6, "recompute"),
-        _value(2, f"{percent_text(replay, forward)}, {bars(replay / 1e6)} bars", id="value-replay"),
+        _value(2, words.replayed, id="value-replay"),
     )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from memmodel.configs import load
-from memmodel.figures.diagram import GEMMS
+from memmodel.figures.diagram import Box
 from memmodel.figures.gauges import SEQ_LEN, sized
 from memmodel.formats import FORMATS, Recipe, recipe
 from memmodel.graph import Block, Op
@@ -64,8 +65,29 @@ def setting(kind: str, replayed: Marks) -> tuple[tuple[str, str], ...]:
     return (("policy", name), *also)
 
 
+class Tensor(NamedTuple):
+    """What is drawn below a box (see `diagram.slab`)."""
+
+    state: str  # kept | anchor | replayed | passing
+    nbytes: int  # per token, of this half
+    words: str
+    statistic: str
+
+
+def tensor_below(kept: Stash, box: Box, scale: str) -> Tensor | None:
+    """The output of a box; None where there is nothing to keep."""
+    if box.op == "x2" or (box.half == "shared" and box.op == "ffn_down"):
+        return None
+    op = kept.block.by_name[box.op]
+    state = tensor_state(kept, op)
+    whole = kept.tensors.get(op.name) or full_size(kept.block.kind, op.name, kept.recipe)
+    nbytes = half_of(op, box.half, whole)
+    words = "not kept" if state == "passing" else sized(nbytes, scale)
+    return Tensor(state, nbytes, words, statistic(kept, op, scale))
+
+
 def tensor_state(kept: Stash, op: Op) -> str:
-    """How the output of an operation is drawn (see `diagram.slab`)."""
+    """Whether the output of an operation is kept, and for what."""
     if op.name in kept.replayed:
         return "replayed"
     if op.name not in kept.tensors:
@@ -90,12 +112,20 @@ def half_of(op: Op, half: str, amount: int) -> int:
     return amount * count * width // op.elements
 
 
-@lru_cache(maxsize=64)
-def box_mflop(kind: str, op: str, half: str) -> float:
-    """MFLOP per token of a box. The halves of ffn_down share as their inputs do."""
+@lru_cache(maxsize=128)
+def box_flops(kind: str, op: str, half: str, fast: bool) -> int:
+    """FLOPs per token of a box, an fp8 GEMM's counted half.
+
+    The halves of ffn_down share as their inputs do.
+    """
     found = graph(kind).by_name
-    flops = found[op].forward_flops(SEQ_LEN) if op in GEMMS else 0
-    return half_of(found["swiglu" if op == "ffn_down" else op], half, flops) / 1e6
+    flops = found[op].forward_flops(SEQ_LEN) // (2 if fast else 1)  # a GEMM's are even
+    return half_of(found["swiglu" if op == "ffn_down" else op], half, flops)
+
+
+def is_fast(op: Op, formats: Recipe) -> bool:
+    """Whether tensor cores run an operation on 8-bit inputs."""
+    return op.kind == "matmul" and formats.at(op.name).fast
 
 
 def statistic(kept: Stash, op: Op, scale: str) -> str:

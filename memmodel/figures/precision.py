@@ -8,16 +8,16 @@ from itertools import pairwise
 from memmodel.configs import load
 from memmodel.figures import gauges
 from memmodel.figures.diagram import GEMMS, WIDTH, Box, boxes, op_box, slab, wires
-from memmodel.figures.gauges import HEIGHT, KINDS, RANK_TOKENS, SCALES, SEQ_LEN, sized
+from memmodel.figures.gauges import HEIGHT, KINDS, RANK_TOKENS, SCALES, SEQ_LEN
+from memmodel.figures.listing import stored_table
 from memmodel.figures.marking import (
     BF16,
     CUSTOM,
-    box_mflop,
-    full_size,
+    box_flops,
     graph,
     half_of,
-    statistic,
-    tensor_state,
+    is_fast,
+    tensor_below,
 )
 from memmodel.figures.marking import PRESETS as POLICY_MARKS
 from memmodel.formats import (
@@ -25,13 +25,11 @@ from memmodel.formats import (
     RECIPES,
     SITES,
     Recipe,
-    number_text,
     recipe,
     size_text,
 )
-from memmodel.graph import Op
 from memmodel.recompute import POLICIES, Stash, stash
-from memmodel.scene import Choice, Figure, Group, Hidden, Mark, Scene, Switch, Table
+from memmodel.scene import Choice, Figure, Group, Hidden, Mark, Scene, Switch
 
 # Formats as text: one letter for each site of `formats.SITES`.
 LETTERS = {"bf16": "b", "e4m3": "4", "e5m6": "5", "mxfp8": "m"}
@@ -100,33 +98,44 @@ def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: s
     before = stash(shown, BF16, replayed)
     drawn: list[Mark] = [*wires(kind), *_headings(kind)]
     groups: dict[str, list[Mark]] = {}
-    for box in boxes(kind):
+    tensors = {box: tensor_below(kept, box, scale) for box in boxes(kind)}
+    chips: dict[Box, str] = {}
+    for box, below in tensors.items():
         op = shown.by_name[box.op]
         site = SITE.get(box.op, "")
-        halved = box.op in GEMMS and op.kind == "matmul" and chosen.at(site).fast
-        mflop = box_mflop(kind, box.op, box.half) / (2 if halved else 1)
+        chips[box] = chosen.at(site).name if site else ""
+        flops = box_flops(kind, op.name, box.half, is_fast(op, chosen)) if op.name in GEMMS else 0
         groups.setdefault(box.op, []).extend(
             op_box(box, replayed=box.op in replayed if box.op in shown.markable else None,
-                   mflop=mflop, chip=chosen.at(site).name if site else "",
+                   mflop=flops / 1e6, chip=chips[box],
                    note="input" if box.op in STORAGE else "pinned" if site in PINNED else "")
         )  # fmt: skip
-        drawn += _tensor(kept, before, box, op, scale)
+        if below:
+            was = half_of(op, box.half, before.tensors.get(op.name, 0))
+            drawn += slab(
+                # what only a replay reads is kept all the same: hatches are orientations here
+                box, state="kept" if below.state == "anchor" else below.state,
+                nbytes=below.nbytes, text=below.words, aux=below.statistic,
+                role=chosen.at(op.stored).name, before=was if was != below.nbytes else 0,
+                dual=op.name in kept.dual,
+            )  # fmt: skip
     for name, inside in groups.items():
         drawn.append(_clickable(name, tuple(inside), text))
     forward, replay = kept.forward_cost(SEQ_LEN), kept.replay_cost(SEQ_LEN)
-    words = (
+    words = gauges.Words(
+        gauges.gib_text(kept.bytes_per_token * RANK_TOKENS),
         f"{gauges.bars(forward / 1e6)} bars, "
-        f"{gauges.bars(before.forward_flops(SEQ_LEN) / 1e6)} in bf16"
+        f"{gauges.bars(before.forward_flops(SEQ_LEN) / 1e6)} in bf16",
+        gauges.replay_text(replay, forward),
     )
     drawn += gauges.gauges(kept, before, forward=forward, replay=replay, words=words)
     traffic = traffic_text(kept)
     drawn += gauges.notes(("text", traffic), ("muted", weights_text(fp8_params == "on")))
     name = PRESETS.get(text, CUSTOM)
-    total = gauges.gib_text(kept.bytes_per_token * RANK_TOKENS)
     bf16 = gauges.gib_text(before.bytes_per_token * RANK_TOKENS)
     status = (
         f"{'Custom formats' if name == CUSTOM else name}: {kept.bytes_per_token:,} bytes per token "
-        f"kept, {total} on {gauges.RANKS[kind]} ({bf16} in bf16); forward costs "
+        f"kept, {words.kept} on {gauges.RANKS[kind]} ({bf16} in bf16); forward costs "
         f"{gauges.bars(forward / 1e6)} bars."
     )
     return Scene(
@@ -139,27 +148,9 @@ def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: s
             + f". {status} {traffic}"
         ),
         status=status,
-        table=_table(kept, before),
+        table=stored_table(kept, before, tensors, chips, scale, words),
         resolved={"recipe": name},
     )
-
-
-def _tensor(kept: Stash, before: Stash, box: Box, op: Op, scale: str) -> tuple[Mark, ...]:
-    if box.op == "x2" or (box.half == "shared" and box.op == "ffn_down"):
-        return ()
-    state = tensor_state(kept, op)
-    whole = kept.tensors.get(op.name) or full_size(kept.block.kind, op.name, kept.recipe)
-    nbytes = half_of(op, box.half, whole)
-    bf16 = half_of(op, box.half, before.tensors.get(op.name, 0))
-    return slab(
-        # what only a replay reads is kept all the same: the hatch means the second orientation here
-        box, state="kept" if state == "anchor" else state, nbytes=nbytes,
-        text="not kept" if state == "passing" else sized(nbytes, scale),
-        aux=statistic(kept, op, scale),
-        role=kept.recipe.at(op.stored).name,
-        before=bf16 if bf16 != nbytes else 0,
-        dual=op.name in kept.dual,
-    )  # fmt: skip
 
 
 def _clickable(op: str, inside: tuple[Mark, ...], text: str) -> Group:
@@ -224,23 +215,6 @@ def weights_text(resident: bool) -> str:
             f"{gauges.gib_text(fp8 - bf16)} more than in bf16."
         )
     return f"Weights of the rank's blocks: {gauges.gib_text(bf16)} in bf16 at 2 B."
-
-
-def _table(kept: Stash, before: Stash) -> Table:
-    rows = [
-        (name, _format_of(kept, name), number_text(size), number_text(before.tensors.get(name, 0)),
-         "yes" if name in kept.dual else "")
-        for name, size in kept.tensors.items()
-    ]  # fmt: skip
-    rows.append(("sum", "", number_text(kept.bytes_per_token), number_text(before.bytes_per_token),
-                 ""))  # fmt: skip
-    return Table(("kept tensor", "format", "bytes per token", "in bf16", "both orientations"),
-                 tuple(rows))  # fmt: skip
-
-
-def _format_of(kept: Stash, tensor: str) -> str:
-    op = kept.block.by_name.get(tensor)
-    return kept.recipe.at(op.stored).name if op else "fp32"
 
 
 FIGURES = {
