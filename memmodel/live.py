@@ -12,7 +12,9 @@ from memmodel.scene import Figure, accepts
 
 
 def draw(request: str) -> str:
-    """Draw a figure in a state: `{"figure", "uid", "fixed", "state"}` as JSON.
+    """Draw a figure in a state: `{"figure", "uid", "fixed", "state", "links"}` as JSON.
+
+    `links` names the figures of the page that clicks in this one load something into.
 
     Returns `{"svg", "table", "status", "alt", "problem", "state"}` as JSON. A state comes from an
     address, so what the figure does not know in it is left out; "state" says what was drawn,
@@ -24,8 +26,10 @@ def draw(request: str) -> str:
     fixed = asked.get("fixed", {})
     state = known(figure, fixed, asked.get("state", {}))
     scene = figure.scene(**fixed, **state)
+    titles = {name: figures.get(name).title for name in asked.get("links", ())}
+    picture = svg(scene, uid=asked["uid"], title=figure.title, knobs=list(state), links=titles)
     answer = {
-        "svg": svg(scene, uid=asked["uid"], title=figure.title, knobs=list(state)),
+        "svg": picture,
         "table": table_html(scene.table, figure.title),
         "status": scene.status,
         "alt": scene.alt,

@@ -22,21 +22,29 @@ WITHOUT_SCRIPT = (
 )
 
 
-def figure_html(figure: Figure, *, fixed: Mapping[str, str] | None = None, key: str = "") -> str:
+def figure_key(figure: Figure, fixed: Mapping[str, str]) -> str:
+    """Return what a figure is called in ids and in the page's address, unless told otherwise."""
+    return re.sub("[^A-Za-z0-9]+", "-", "-".join([figure.name, *fixed.values()]))
+
+
+def figure_html(figure: Figure, *, fixed: Mapping[str, str] | None = None, key: str = "",
+                links: Mapping[str, Figure] | None = None) -> str:  # fmt: skip
     """Return the whole block of a figure for a page.
 
     Knobs named in `fixed` keep the given value and have no control. `key` names the figure in ids
     and in the page's address; a figure that stands twice on a page with the same `fixed` needs
-    another one the second time. Raises ValueError for an unknown knob or value.
+    another one the second time. `links` are figures of the same page, by their keys, that clicks
+    in this one load something into. Raises ValueError for an unknown knob or value.
     """
-    fixed = dict(fixed or {})
+    fixed, links = dict(fixed or {}), dict(links or {})
     scene = figure.scene(**fixed)
-    key = key or re.sub("[^A-Za-z0-9]+", "-", "-".join([figure.name, *fixed.values()]))
+    key = key or figure_key(figure, fixed)
     uid = f"mm-{key}"
     title = escape(figure.title)
     free = free_knobs(figure, fixed)
     defaults = {knob.name: knob.default for knob in free}
-    picture = svg(scene, uid=uid, title=figure.title, knobs=list(defaults))
+    titles = {other.name: other.title for other in links.values()}
+    picture = svg(scene, uid=uid, title=figure.title, knobs=list(defaults), links=titles)
     parts = [
         (
             f'<figcaption class="mm-head"><span class="mm-name" id="{uid}-name">{title}</span>'
@@ -59,6 +67,8 @@ def figure_html(figure: Figure, *, fixed: Mapping[str, str] | None = None, key: 
         f' data-figure="{escape(figure.name)}" data-key="{key}" data-fixed="{_json(fixed)}"'
         f' data-defaults="{_json(defaults)}"'
     )
+    if links:
+        live += f' data-links="{_json({other.name: at for at, other in links.items()})}"'
     return (
         f'<figure class="mm-figure" id="{uid}" aria-labelledby="{uid}-name"'
         f"{live if free else ''}>\n" + "\n".join(filter(None, parts)) + "\n</figure>"

@@ -8,9 +8,11 @@ are the scene's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
+from types import MappingProxyType
 
 from memmodel.scene import PALETTE, Group, Line, Mark, Path, Rect, Scene, Text, flatten, text_box
 
@@ -45,14 +47,27 @@ def least_width(scene: Scene) -> float:
     return scene.width * SMALLEST_TEXT / min(sizes, default=SMALLEST_TEXT)
 
 
-def svg(scene: Scene, *, uid: str, title: str, knobs: Collection[str] = ()) -> str:
+@dataclass(frozen=True)
+class _Page:
+    """What the marks of a picture need to know of the page around them."""
+
+    scene: Scene
+    uid: str
+    knobs: Collection[str]
+    links: Mapping[str, str]
+
+
+def svg(scene: Scene, *, uid: str, title: str, knobs: Collection[str] = (),
+        links: Mapping[str, str] = MappingProxyType({})) -> str:  # fmt: skip
     """Return `scene` as one SVG element.
 
     `uid` makes the ids in it unique on its page; groups whose knob is among `knobs` become
-    buttons. With a button inside, the picture is a group, else an image; both are named `title`
-    and described by the scene's alt text.
+    buttons, and those that load something into a figure of `links` (its name and title) say so.
+    With a button inside, the picture is a group, else an image; both are named `title` and
+    described by the scene's alt text.
     """
-    body = "".join(_mark(mark, uid, knobs, scene) for mark in scene.marks)
+    page = _Page(scene, uid, knobs, links)
+    body = "".join(_mark(mark, page) for mark in scene.marks)
     hatched = {m.role for m in flatten(scene.marks) if isinstance(m, Rect) and m.filled and m.hatch}
     patterns = "".join(_pattern(role, uid) for role in sorted(hatched))
     size = f'width="{number(scene.width)}" height="{number(scene.height)}"'
@@ -69,10 +84,10 @@ def svg(scene: Scene, *, uid: str, title: str, knobs: Collection[str] = ()) -> s
     )
 
 
-def _mark(mark: Mark, uid: str, knobs: Collection[str], scene: Scene) -> str:
+def _mark(mark: Mark, page: _Page) -> str:
     if isinstance(mark, Group):
-        return _group(mark, uid, knobs, scene)
-    return _leaf(mark, uid)
+        return _group(mark, page)
+    return _leaf(mark, page.uid)
 
 
 @lru_cache(maxsize=4096)
@@ -87,18 +102,32 @@ def _leaf(mark: Rect | Line | Path | Text, uid: str) -> str:
     return _path(mark, uid)
 
 
-def _group(group: Group, uid: str, knobs: Collection[str], scene: Scene) -> str:
-    inside = "".join(_mark(mark, uid, knobs, scene) for mark in group.marks)
+def spoken(group: Group, links: Mapping[str, str]) -> str:
+    """Return the accessible name of a button: what a click does, in a linked figure too.
+
+    >>> step = Group("step", (), "selected", "7", "Step 7", into="other", loads=(("n", "7"),))
+    >>> spoken(step, {"other": "The other figure"}), spoken(step, {})
+    ('Step 7; shows it in The other figure', 'Step 7')
+    """
+    return group.label + (f"; shows it in {links[group.into]}" if group.into in links else "")
+
+
+def _group(group: Group, page: _Page) -> str:
+    inside = "".join(_mark(mark, page) for mark in group.marks)
+    uid, knobs = page.uid, page.knobs
     if not group.knob or group.knob not in knobs:
         return f"<g{_id(group.id, uid)}>{inside}</g>"
+    name = escape(spoken(group, page.links))
     pressed = "" if group.pressed is None else f' aria-pressed="{str(group.pressed).lower()}"'
     sets = {knob: value for knob, value in group.sets.items() if knob in knobs}
     more = f' data-sets="{escape(json.dumps(sets))}"' if len(sets) > 1 else ""
+    if group.into in page.links:
+        more += f' data-into="{group.into}" data-loads="{escape(json.dumps(dict(group.loads)))}"'
     return (
         f'<g{_id(group.id, uid)} class="mm-mark" role="button" tabindex="0" '
-        f'aria-label="{escape(group.label)}"{pressed} data-knob="{escape(group.knob)}" '
+        f'aria-label="{name}"{pressed} data-knob="{escape(group.knob)}" '
         f'data-value="{escape(group.value)}"{more} data-mark="{escape(group.id)}">'
-        f"{_target(group, scene)}{inside}</g>"
+        f"{_target(group, page.scene)}{inside}</g>"
     )
 
 

@@ -81,7 +81,8 @@ class Group:
     """Marks that belong together; with `knob`, a click or Enter on them sets it to `value`.
 
     `also` are further knobs that the same click sets, in one redraw: what a page or a notebook
-    applies is always the whole of `sets`. A group whose `knob` is fixed is no button.
+    applies is always the whole of `sets`. A group whose `knob` is fixed is no button. `loads` are
+    knobs of the figure called `into`: where that figure is linked, the click sets them there too.
     """
 
     id: str
@@ -91,6 +92,8 @@ class Group:
     label: str = ""  # the accessible name; required with a knob
     pressed: bool | None = None  # for toggles: whether this is the state now
     also: tuple[tuple[str, str], ...] = ()
+    into: str = ""
+    loads: tuple[tuple[str, str], ...] = ()
 
     @property
     def sets(self) -> dict[str, str]:

@@ -16,8 +16,16 @@ from typing import Any
 import ipywidgets
 import traitlets
 
-from memmodel.render_html import BUTTONS_UP_TO, figure_html, figure_text, guess_html, table_html
+from memmodel.render_html import (
+    BUTTONS_UP_TO,
+    figure_html,
+    figure_key,
+    figure_text,
+    guess_html,
+    table_html,
+)
 from memmodel.render_matplotlib import compact, png
+from memmodel.render_svg import spoken
 from memmodel.scene import Choice, Figure, Group, Hidden, Knob, Mark, Powers, Switch
 
 NO_SELECTION = "none"
@@ -25,13 +33,14 @@ LARGE = 400_000  # scene units squared: 800 by 500
 ROW = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "4px 16px"}
 
 
-def explore(figure: Figure, **fixed: str) -> Explorer:
+def explore(figure: Figure, *, linked: Explorer | None = None, **fixed: str) -> Explorer:
     """Show `figure` with a control for each of its knobs.
 
-    Knobs named in `fixed` keep the given value and have no control. Raises ValueError for an
-    unknown knob or value.
+    Knobs named in `fixed` keep the given value and have no control. What clicks in this figure
+    load into another one appears in `linked`, shown elsewhere on the page. Raises ValueError for
+    an unknown knob or value.
     """
-    return Explorer(figure, fixed)
+    return Explorer(figure, fixed, linked)
 
 
 class Picture(ipywidgets.Image):  # type: ignore[misc]  # publishes no types
@@ -53,9 +62,13 @@ class Explorer:
     what can be clicked now and `click` does it.
     """
 
-    def __init__(self, figure: Figure, fixed: dict[str, str]) -> None:
+    def __init__(
+        self, figure: Figure, fixed: dict[str, str], linked: Explorer | None = None
+    ) -> None:
         self.figure = figure
         self.fixed = dict(fixed)
+        self.linked = linked
+        self.links = {figure_key(linked.figure, linked.fixed): linked.figure} if linked else {}
         self.scene = figure.scene(**fixed)
         self.state = figure.defaults() | self.fixed
         # Large pictures have more to draw and to send, and are less in need of sharpness.
@@ -105,9 +118,23 @@ class Explorer:
         self._follow()
 
     def _turned(self, name: str, change: Any) -> None:
-        if not self._following:
-            value = change["new"]
-            self.turn(**{name: value if isinstance(value, str) else "on" if value else "off"})
+        if self._following:
+            return
+        value = change["new"]
+        sets = {name: value if isinstance(value, str) else "on" if value else "off"}
+        # A list of what can be clicked does what the click does.
+        group = next((g for g in self._clickable().values() if g.sets == sets), None)
+        if group:
+            self.press(group)
+        else:
+            self.turn(**sets)
+
+    def press(self, group: Group) -> None:
+        """Do what a click on a part of the picture does, in the linked figure too."""
+        self.turn(**group.sets)
+        if self.linked and group.into == self.linked.figure.name:
+            self.linked.turn(**dict(group.loads))
+            self._say(f"{self.scene.status} {self.linked.figure.title} shows it.")
 
     def _follow(self) -> None:
         """Let every control say what the state is, without another redraw."""
@@ -116,7 +143,9 @@ class Explorer:
             value = self.state[name]
             control.value = value == "on" if isinstance(control, ipywidgets.Checkbox) else value
         chosen = self.marks.value
-        marks = [(group.label, name) for name, group in self._clickable().items()] or [("", "")]
+        titles = {figure.name: figure.title for figure in self.links.values()}
+        marks = [(spoken(group, titles), name) for name, group in self._clickable().items()]
+        marks = marks or [("", "")]
         if tuple(marks) != tuple(self.marks.options):
             self.marks.options = marks
             self.marks.value = chosen if chosen in {name for _, name in marks} else marks[0][1]
@@ -129,14 +158,17 @@ class Explorer:
 
     def _click(self, _: object) -> None:
         if group := self._clickable().get(self.marks.value):
-            self.turn(**group.sets)
+            self.press(group)
 
     def _show(self) -> None:
         with self.image.hold_sync():  # picture and words arrive together
             self.image.value = png(self.scene, self.scale)
             self.image.tooltip = self.scene.alt
-        self.status.value = f'<span role="status">{escape(self.scene.status)}</span>'
+        self._say(self.scene.status)
         self._show_table()
+
+    def _say(self, words: str) -> None:
+        self.status.value = f'<span role="status">{escape(words)}</span>'
 
     def _show_table(self, _: object = None) -> None:
         shown = self.table_button.value
@@ -146,7 +178,7 @@ class Explorer:
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return one output in four formats; each reader of the notebook takes the one it knows."""
         data = dict(self.box._repr_mimebundle_())
-        data["text/html"] = figure_html(self.figure, fixed=self.fixed)
+        data["text/html"] = figure_html(self.figure, fixed=self.fixed, links=self.links)
         data["image/png"] = b64encode(compact(self.image.value)).decode()
         data["text/plain"] = figure_text(self.figure, fixed=self.fixed)
         size = {"width": self.scene.width, "height": self.scene.height}

@@ -57,18 +57,25 @@ window.probes = (() => {
     return all("[role=img]").flatMap((e) => all(FOCUSABLE, e)).map(called);
   }
 
-  // Figures without a table, and bars whose number neither their table nor their words have.
+  // Figures without a table; numbers at bars, and sizes anywhere in a picture, that its table does
+  // not have. What is counted on the way to a drawn number may stand in the figure's words instead.
   function missingFromTables() {
     return all(".mm-figure").flatMap((figure) => {
       const table = figure.querySelector("details table");
       if (!table) return [`${called(figure)} has no table`];
       const cells = all("td, th", table).map((e) => e.textContent);
       const words = all("svg > desc, .mm-status", figure).map((e) => e.textContent).join(" ");
-      return all(`svg text[id^="${figure.id}-value-"]`, figure)
-        .filter((text) => document.getElementById(text.id.replace("-value-", "-bar-")))
-        .map((text) => text.textContent.trim())
-        .filter((number) => !cells.includes(number) && !words.includes(number.split(",")[0]))
-        .map((number) => `${called(figure)}: ${number} is not in ${cells.join(" | ")}`);
+      const atBars = [];
+      const sizes = [];
+      for (const text of all(`svg text[id^="${figure.id}-value-"]`, figure)) {
+        const bar = document.getElementById(text.id.replace("-value-", "-bar-"));
+        if (bar) atBars.push(text.textContent.trim());
+        else sizes.push(...text.textContent.match(/\d[\d.,]* [KMGT]iB/g) ?? []);
+      }
+      return [
+        ...atBars.filter((number) => !cells.includes(number)),
+        ...sizes.filter((size) => !cells.some((cell) => cell.includes(size)) && !words.includes(size)),
+      ].map((number) => `${called(figure)}: ${number} is not in ${cells.join(" | ")}`);
     });
   }
 

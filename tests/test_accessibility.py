@@ -244,6 +244,7 @@ FAULTY = """<!doctype html><html lang="en"><title>Faults</title><main>
   <div role="img" aria-label="picture"><a href="#">inside</a></div>
   <svg width="200" height="50"><text class="f-text" x="0" y="20" font-size="9"
     id="faulty-value-1" fill="#cccccc">8 GiB</text><rect id="faulty-bar-1"/>
+    <text id="faulty-value-2" y="60">6 MiB</text>
     <g class="mm-mark" role="button" tabindex="0" aria-label="Seven"><text y="40">6</text></g></svg>
   <details><summary>Numbers</summary><table><tr><td>7 GiB</td></tr></table></details>
 </figure>
@@ -267,6 +268,7 @@ def test_each_probe_finds_the_fault_it_is_for(open_page: OpenPage) -> None:
         "moving": None,
     }.items():
         assert ask(page, probe, argument), probe
+    assert len(ask(page, "missingFromTables")) == 2, "at a bar, and elsewhere"
     ask(page, "beforeFirstStop", "#faulty")
     page.keyboard.press("Tab")
     at, fault = ask(page, "focused")

@@ -49,6 +49,29 @@ def test_every_step_can_be_chosen_and_says_what_it_replays(recipe: str, communic
     assert FIGURE.scene(**state, selected=str(MOST_STEPS)).resolved == {"selected": ""}
 
 
+@pytest.mark.parametrize("recipe", ["bf16", "dsv3-fp8"])
+def test_every_step_loads_its_marks_into_the_diagram(recipe: str) -> None:
+    diagram, found = get("recompute-diagram"), frontier(graph("moe"), RECIPES[recipe])
+    scene = FIGURE.scene(recipe=recipe)
+    for at, point in enumerate(found.corners, 1):
+        step = by_id(scene, f"step-{at}")
+        assert isinstance(step, Group)
+        assert step.into == diagram.name
+        # whatever the diagram showed before
+        shown = diagram.scene(**{"kind": "dense", "policy": "full"} | dict(step.loads))
+        table = {row[0].split(",")[0]: row[1] for row in shown.table.rows}
+        replayed = {name for name, output in table.items() if output.startswith("replayed")}
+        assert replayed == set(found.names(point))
+        if recipe == "bf16":
+            assert f"{point.bytes_per_token:,} bytes per token kept" in shown.status
+
+
+def test_the_chosen_step_is_left_without_a_change_of_the_diagram() -> None:
+    step = by_id(FIGURE.scene(selected="7"), "step-7")
+    assert isinstance(step, Group)
+    assert (step.value, step.into) == ("", "")
+
+
 def test_presets_stand_on_their_costs() -> None:
     scene = FIGURE.scene()
     assert not [m for m in scene.marks if isinstance(m, Path) and m.id == "preset-dsv3"]

@@ -216,6 +216,53 @@ def test_a_mark_whose_knob_is_fixed_cannot_be_clicked() -> None:
     assert shown.marks.options == (("", ""),)
 
 
+def doors(chosen: str) -> Scene:
+    """Draw three doors; a click opens one, and lights the lamp of its number elsewhere."""
+    marks = [
+        Group(
+            f"door-{at}",
+            (Rect(20 + 40 * at, 20, 30, 30, "good" if str(at) == chosen else "neutral"),),
+            knob="chosen",
+            value=str(at),
+            label=f"Door {at}",
+            into="lamps",
+            loads=(("policy", "custom"), ("marks", "000"[:at] + "1" + "000"[at + 1 :])),
+        )
+        for at in range(3)
+    ]
+    words = f"Door {chosen or 'none'}."
+    return Scene(200, 100, tuple(marks), words, words, Table(("a", "b"), (("door", chosen),)))
+
+
+DOORS = Figure("doors", "Three doors", (Hidden("chosen", "Door", ("", "0", "1", "2")),), doors)
+
+
+def test_a_click_also_loads_what_it_loads_into_the_linked_figure() -> None:
+    other = explore(LAMPS)
+    shown = explore(DOORS, linked=other)
+    put(shown, "chosen", "1")  # the list does what a click on the door does
+    assert shown.state == {"chosen": "1"}
+    assert other.state == {"policy": "custom", "marks": "010"}
+    assert other.controls["policy"].value == "custom"
+    assert shows(other, LAMPS.scene(policy="custom", marks="010"))
+    assert "Door 1. Three lamps shows it." in shown.status.value
+    put(shown, "chosen", "")
+    assert "Door none.<" in shown.status.value
+    assert other.state == {"policy": "custom", "marks": "010"}
+    page = shown._repr_mimebundle_()[0]["text/html"]
+    assert 'data-links="{&quot;lamps&quot;:&quot;lamps&quot;}"' in page
+    assert 'aria-label="Door 2; shows it in Three lamps"' in page
+
+
+def test_without_a_linked_figure_a_click_loads_nothing_and_says_nothing_of_it() -> None:
+    shown = explore(DOORS)
+    put(shown, "chosen", "1")
+    assert shown.state == {"chosen": "1"}
+    assert "Door 1.<" in shown.status.value
+    page = shown._repr_mimebundle_()[0]["text/html"]
+    assert "lamps" not in page
+
+
 def test_an_impossible_combination_is_a_sentence_and_can_be_left() -> None:
     shown = explore(FIGURE, policy="impossible")
     put(shown, "ranks", "64")
@@ -258,13 +305,14 @@ def test_fixed_knobs_keep_their_value_and_have_no_control() -> None:
 
 
 def test_a_figure_with_all_knobs_fixed_has_no_controls() -> None:
-    shown = explore(FIGURE, **FIGURE.defaults())
+    everything: dict[str, Any] = FIGURE.defaults()
+    shown = explore(FIGURE, **everything)
     assert not shown.controls
     assert shown.reset_button not in everything_in(shown.box)
 
 
 @pytest.mark.parametrize("fixed", [{"ranks": "3"}, {"colour": "red"}])
-def test_a_wrong_name_or_value_in_the_call_is_an_error(fixed: dict[str, str]) -> None:
+def test_a_wrong_name_or_value_in_the_call_is_an_error(fixed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(fixed))):
         explore(FIGURE, **fixed)
 

@@ -93,7 +93,7 @@
 
   // ---- one figure
 
-  // What a click on a mark changes: one knob, or several at once.
+  // What a click on a mark changes in its own figure: one knob, or several at once.
   function sets({ dataset }) {
     return dataset.sets ? JSON.parse(dataset.sets) : { [dataset.knob]: dataset.value };
   }
@@ -104,6 +104,8 @@
       this.key = root.dataset.key;
       this.fixed = JSON.parse(root.dataset.fixed);
       this.defaults = JSON.parse(root.dataset.defaults);
+      this.links = JSON.parse(root.dataset.links ?? "{}"); // name -> key of figures to load into
+      this.note = ""; // what the next sentence ends with
       this.state = { ...this.defaults };
       this.shown = JSON.stringify(this.state); // the state that the picture shows
       this.picture = root.querySelector(".mm-picture");
@@ -139,7 +141,7 @@
     click(event) {
       const step = event.target.closest("[data-step]");
       const mark = event.target.closest(".mm-mark");
-      if (mark) this.set(sets(mark));
+      if (mark) this.press(mark);
       if (!step || step.getAttribute("aria-disabled") === "true") return;
       const select = step.parentNode.querySelector("select");
       const option = select.options[select.selectedIndex + Number(step.dataset.step)];
@@ -150,7 +152,15 @@
       const mark = event.target.closest(".mm-mark");
       if (!mark || (event.key !== "Enter" && event.key !== " ")) return;
       event.preventDefault(); // the space bar would scroll
-      if (!event.repeat) this.set(sets(mark));
+      if (!event.repeat) this.press(mark);
+    }
+
+    press(mark) {
+      const { into, loads } = mark.dataset;
+      const other = into && figures.find(({ key }) => key === this.links[into]);
+      this.note = other ? ` ${other.root.querySelector(".mm-name").textContent} shows it.` : "";
+      this.set(sets(mark));
+      other?.set(JSON.parse(loads));
     }
 
     set(change) {
@@ -180,7 +190,8 @@
 
     ask() {
       const { root, fixed, state } = this;
-      return JSON.parse(draw(JSON.stringify({ figure: root.dataset.figure, uid: root.id, fixed, state })));
+      const [figure, links] = [root.dataset.figure, Object.keys(this.links)];
+      return JSON.parse(draw(JSON.stringify({ figure, uid: root.id, fixed, state, links })));
     }
 
     warm() {
@@ -221,7 +232,8 @@
       this.picture.innerHTML = answer.svg;
       if (mark?.mark !== undefined) this.focus(mark);
       this.root.querySelector(".mm-rows").innerHTML = answer.table;
-      this.root.querySelector(".mm-status").textContent = answer.status;
+      this.root.querySelector(".mm-status").textContent = answer.status + this.note;
+      this.note = "";
       this.root.classList.toggle("mm-refused", answer.problem !== "");
     }
 

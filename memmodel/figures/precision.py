@@ -129,8 +129,8 @@ def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: s
         gauges.replay_text(replay, forward),
     )
     drawn += gauges.gauges(kept, before, forward=forward, replay=replay, words=words)
-    traffic = traffic_text(kept)
-    drawn += gauges.notes(("text", traffic), ("muted", weights_text(fp8_params == "on")))
+    traffic, weights = traffic_text(kept), weights_text(fp8_params == "on")
+    drawn += gauges.notes(("text", traffic), ("muted", weights))
     name = PRESETS.get(text, CUSTOM)
     bf16 = gauges.gib_text(before.bytes_per_token * RANK_TOKENS)
     status = (
@@ -145,7 +145,7 @@ def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: s
         alt=(
             f"The operations of one {dict(KINDS)[kind]} block with the format of each GEMM: "
             + ", ".join(f"{site} {chosen.at(site).name}" for site in SITES)
-            + f". {status} {traffic}"
+            + f". {status} {traffic} {weights}"
         ),
         status=status,
         table=stored_table(kept, before, tensors, chips, scale, words),

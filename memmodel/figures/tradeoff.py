@@ -14,7 +14,7 @@ from memmodel.figures.gauges import (
     percent_text,
     wrapped,
 )
-from memmodel.figures.marking import graph
+from memmodel.figures.marking import graph, setting
 from memmodel.formats import RECIPES, number_text
 from memmodel.frontiers import Frontier, Point, frontier
 from memmodel.recompute import POLICIES
@@ -194,7 +194,10 @@ def _cheapest(found: Frontier, gib: int) -> tuple[Point | None, str]:
 
 
 def _steps(found: Frontier, place: int) -> list[Mark]:
-    """The corners as a list of buttons, each with what it adds to the one before."""
+    """The corners as a list of buttons, each with what it adds to the one before.
+
+    A click also loads the marks of the step into the block's diagram, where that is linked.
+    """
     marks: list[Mark] = [
         Text(LIST + 26, 18, "step: replay also", "muted", 12),
         Text(LIST_END - 70, 18, "GiB", "muted", 12, "end"),
@@ -223,6 +226,8 @@ def _steps(found: Frontier, place: int) -> list[Mark]:
             value="" if chosen else str(at + 1),
             label=f"Step {at + 1}: {words}, {gib} GiB, {share} %",
             pressed=chosen,
+            into="" if chosen else "recompute-diagram",
+            loads=(("kind", "moe"), *setting("moe", frozenset(names))),
         ))  # fmt: skip
     return marks
 
