@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from geometry import by_id
+from playwright.sync_api import Page, expect
 
 from memmodel.figures import get
 from memmodel.render_html import free_knobs
-from memmodel.scene import Hidden
+from memmodel.scene import Group, Hidden
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -76,6 +79,67 @@ def test_each_control_of_each_figure_moves_it(
         with subtests.test("quietly", page=name):
             assert problems == []
         page.context.close()
+
+
+def test_figures_that_are_linked_stand_on_the_same_page(book: Path) -> None:
+    links = 0
+    for name in live_pages(book):
+        html = unescape((book / "book" / name).read_text(encoding="utf-8"))
+        for found in re.findall(r'data-links="(\{.*?\})"', html):
+            for figure, key in json.loads(found).items():
+                assert f'data-figure="{figure}" data-key="{key}"' in html
+                links += 1
+    assert links
+
+
+@pytest.mark.parametrize("from_disk", [False, True], ids=["http", "file"])
+def test_a_step_of_the_frontier_is_loaded_into_the_diagram(
+    book: Path, site: str, open_page: OpenPage, from_disk: bool
+) -> None:
+    name = "book/04-recompute-what-is-cheap.html"
+    page, problems = open_page((book / name).as_uri() if from_disk else f"{site}/{name}")
+    ready = "[...document.querySelectorAll('[data-key]')].every((f) => f.dataset.live === 'ready')"
+    page.wait_for_function(ready, timeout=60_000)
+    frontier, diagram = page.locator("#mm-frontier"), page.locator("#mm-recompute-diagram")
+
+    def says(selected: str, note: str, **state: str) -> None:
+        chosen = get("frontier").scene(selected=selected)
+        shown = get("recompute-diagram").scene(**state)
+        expect(frontier.locator(".mm-status")).to_have_text(chosen.status + note)
+        expect(diagram.locator(".mm-status")).to_have_text(shown.status)
+        expect(diagram.locator(".mm-svg > desc")).to_have_text(shown.alt)
+        cells = diagram.locator(".mm-table tbody td").all_text_contents()
+        assert cells == [cell for row in shown.table.rows for cell in row[1:]]
+
+    def loaded(step: int) -> dict[str, str]:
+        mark = by_id(get("frontier").scene(), f"step-{step}")
+        assert isinstance(mark, Group)
+        return dict(mark.loads)
+
+    note = " Save or recompute shows it."
+    diagram.get_by_label("dense").check()
+    buttons = frontier.get_by_role("button", name="shows it in Save or recompute")
+    assert buttons.count() == 12
+    buttons.nth(4).click()
+    says("5", note, **loaded(5))
+    expect(diagram.locator("[name=policy]:checked")).to_have_value("custom")
+    page.wait_for_url("**#recompute-diagram.policy=custom&*&frontier.selected=5")
+    page.keyboard.press("Tab")  # the focus stayed on step 5
+    page.keyboard.press("Enter")
+    says("6", note, **loaded(6))
+    buttons.first.focus()
+    page.keyboard.press(" ")
+    says("1", note, **loaded(1))
+    expect(diagram.locator("[name=policy]:checked")).to_have_value("none")  # recognises itself
+    frontier.get_by_role("button", name="Step 1: ").click()  # leaves it, loads nothing
+    says("", "", **loaded(1))
+    buttons.nth(9).click()
+    says("10", note, **loaded(10))
+    page.wait_for_url("**&frontier.selected=10")
+    page.reload()
+    page.wait_for_function(ready, timeout=60_000)
+    says("10", "", **loaded(10))
+    assert problems == []
 
 
 def test_first_pictures_are_there_without_javascript(
