@@ -88,9 +88,18 @@ class Stash:
         return tuple(name for name in self.block.markable if not self.flip(name))
 
     def flip(self, name: str) -> int:
-        """Bytes per token that flipping the mark of one op adds (negative: frees)."""
-        flipped = stash(self.block, self.recipe, self.replayed ^ {name}, self.dual_stash)
-        return flipped.bytes_per_token - self.bytes_per_token
+        """Bytes per token that flipping the mark of one op adds (negative: frees).
+
+        Keeping is local: only what the op makes and what it takes can come or go.
+        """
+        op = self.block.by_name[name]
+        around = (op, *(self.block.by_name[source] for source in op.inputs))
+
+        def total(replayed: Marks) -> int:
+            found = (_kept(o, self.block, self.recipe, replayed, self.dual_stash) for o in around)
+            return sum(output + statistic for output, statistic, _ in found)
+
+        return total(self.replayed ^ {name}) - total(self.replayed)
 
     @property
     def replayed_communication(self) -> tuple[str, ...]:
@@ -154,6 +163,18 @@ def tensor_bytes(op: Op, recipe: Recipe) -> int:
     return one * recipe.copies(op.stored)
 
 
+def _kept(op: Op, block: Block, recipe: Recipe, replayed: Marks,
+          dual_stash: bool) -> tuple[int, int, bool]:  # fmt: skip
+    """Bytes per token of an op's output and of its statistic; whether in both orientations."""
+    if op.name in replayed or op.name == "x2":
+        return 0, 0, False
+    statistic = FORMATS["fp32"].nbytes(op.aux[1]) if op.aux else 0
+    if not _needed(block, op.name, replayed):
+        return 0, statistic, False
+    twice = dual_stash and transposable(op, recipe) and _read_by_gemm(block, op.name, replayed)
+    return tensor_bytes(op, recipe) * (2 if twice else 1), statistic, twice
+
+
 @lru_cache(maxsize=4096)
 def stash(block: Block, recipe: Recipe, replayed: Marks, dual_stash: bool = False) -> Stash:
     """What a policy keeps of one block, in bytes per token.
@@ -170,16 +191,13 @@ def stash(block: Block, recipe: Recipe, replayed: Marks, dual_stash: bool = Fals
     aux: dict[str, int] = {}
     dual: list[str] = []
     for op in block.ops:
-        if op.name in replayed or op.name == "x2":
-            continue
-        if op.aux is not None:
-            aux[op.aux[0]] = FORMATS["fp32"].nbytes(op.aux[1])
-        if not _needed(block, op.name, replayed):
-            continue
-        tensors[op.name] = tensor_bytes(op, recipe)
-        if dual_stash and transposable(op, recipe) and _read_by_gemm(block, op.name, replayed):
+        output, statistic, twice = _kept(op, block, recipe, replayed, dual_stash)
+        if op.aux and statistic:
+            aux[op.aux[0]] = statistic
+        if output:
+            tensors[op.name] = output
+        if twice:
             dual.append(op.name)
-            tensors[op.name] *= 2
     tensors |= aux
     return Stash(block, recipe, replayed, dual_stash, MappingProxyType(tensors),
                  sum(tensors.values()), tuple(dual))  # fmt: skip

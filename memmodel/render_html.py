@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
 
 from memmodel.render_svg import svg
@@ -105,16 +106,17 @@ def free_knobs(figure: Figure, fixed: Mapping[str, str]) -> list[Knob]:
 def table_html(table: Table, caption: str) -> str:
     """Return the drawn data as a table; the first column names its rows."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in table.rows
-    )
+    body = "".join(map(_row_html, table.rows))
     return (
         f'<table class="mm-table"><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
+
+
+@lru_cache(maxsize=1024)  # most rows are the same after a change
+def _row_html(row: tuple[str, ...]) -> str:
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+    return f'<tr><th scope="row">{escape(row[0])}</th>{cells}</tr>'
 
 
 def guess_html(question: str, answer: float, unit: str, label: str) -> str:

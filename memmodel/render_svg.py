@@ -28,6 +28,7 @@ LARGEST = 1.25  # times its own width: a wider screen does not enlarge the pictu
 FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 
+@lru_cache(maxsize=16384)  # coordinates repeat: bars stand in rows
 def number(value: float) -> str:
     """Return a coordinate as text: at most two decimals, no trailing zeros, no minus zero.
 

@@ -17,7 +17,6 @@ from memmodel.figures.marking import (
     setting,
     tensor_below,
 )
-from memmodel.formats import size_text
 from memmodel.recompute import POLICIES, Marks, Stash, stash
 from memmodel.scene import Choice, Figure, Group, Hidden, Mark, Scene
 
@@ -89,7 +88,7 @@ def _clickable(kind: str, kept: Stash, op: str, inside: tuple[Mark, ...], flips:
     sets = setting(kind, replayed ^ {op})
     change = flips[op]
     effect = "moves no byte" if not change else (
-        f"{'adds' if change > 0 else 'frees'} {size_text(abs(change))} per token"
+        f"{'adds' if change > 0 else 'frees'} {sized(abs(change), 'token')} per token"
     )  # fmt: skip
     return Group(
         id=f"op-{op}",

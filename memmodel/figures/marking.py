@@ -44,11 +44,16 @@ def marks_of(text: str) -> Marks:
 PRESETS: dict[str, Marks] = {name: marks([graph("moe")], name)["moe"] for name in POLICIES}
 
 
+@lru_cache(maxsize=4)
+def _names(kind: str) -> dict[Marks, str]:
+    """The presets by their marks that the block of `kind` shows; of equal ones the first."""
+    shown = frozenset(graph(kind).markable)
+    return {preset & shown: name for name, preset in reversed(PRESETS.items())}
+
+
 def recognise(kind: str, replayed: Marks) -> str:
     """The preset that agrees with every mark that the block of `kind` shows, or "custom"."""
-    shown = frozenset(graph(kind).markable)
-    return next((name for name, preset in PRESETS.items() if not (preset ^ replayed) & shown),
-                CUSTOM)  # fmt: skip
+    return _names(kind).get(replayed.intersection(graph(kind).markable), CUSTOM)
 
 
 def replayed_by(policy: str, text: str) -> Marks:
