@@ -216,8 +216,8 @@ def op_box(box: Box, *, replayed: bool | None, mflop: float, sign: str = "",
         marks.append(Text(place_of_note[0], baseline, note, ink, 12, place_of_note[1]))
     if tall:
         x = box.left + 8
-        marks += comb(x, box.y + 19, mflop, "text")
-        marks += comb(x, box.y + 29, mflop if replayed else 0.0, "recompute")
+        marks += comb(x, box.y + 20, mflop, "text")
+        marks += comb(x, box.y + 30, mflop if replayed else 0.0, "recompute")
     if sign or chip:
         marks += badge(box.right - 5, baseline - 12.5, sign or chip)
     return tuple(marks)

@@ -108,7 +108,7 @@ def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: s
         groups.setdefault(box.op, []).extend(
             op_box(box, replayed=box.op in replayed if box.op in shown.markable else None,
                    mflop=flops / 1e6, chip=chips[box],
-                   note="input" if box.op in STORAGE else "pinned" if site in PINNED else "")
+                   note="input" if box.op in STORAGE else "fixed" if site in PINNED else "")
         )  # fmt: skip
         if below:
             was = half_of(op, box.half, before.tensors.get(op.name, 0))

@@ -94,10 +94,11 @@ def _draw(recipe: str, communication: str, budget: str, selected: str) -> Scene:
             for row, line in enumerate(wrapped(sentence))
         ]  # fmt: skip
     verdicts = "; ".join(f"{name} {_verdict(found, name)}" for name in POLICIES)
-    status = words or (
-        f"{told} It keeps {_costs(found, shown)}." if shown else
+    policies = (
         f"{found.num_policies:,} policies, {len(found.front)} on the front, {len(corners)} steps."
-    )  # fmt: skip
+    )
+    step = f"{told} It keeps {_costs(found, shown)}." if shown else ""
+    status = " ".join(filter(None, (words, step))) or policies
     return Scene(
         width=WIDTH,
         height=HEIGHT,
