@@ -34,7 +34,9 @@ MODULES = LIVE / "node_modules"
 BUILD = ROOT / "_build" / "live"
 PACKAGE = ROOT / "memmodel"
 
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(LIVE)]
+
+import exports  # noqa: E402
 
 from memmodel.render_svg import palette_css  # noqa: E402 - a script finds the package beside it
 
@@ -95,11 +97,10 @@ def build(output: Path = BUILD, extra: Mapping[str, Path] | None = None) -> Path
     if stamp.is_file() and stamp.read_text() == wanted:
         return site
     stamp.unlink(missing_ok=True)
-    wasm = (MODULES / "pyodide" / "pyodide.asm.wasm").read_bytes()
     full = sources(extra)
     # First the whole library and plain sources, to see what the figures load ...
     work = output / "work"
-    write_core(work, wasm, whole_library())
+    write_core(work, whole_library())
     write_package(work, {**full, "bytecode.py": (LIVE / "bytecode.py").read_bytes()})
     loaded = json.loads(ask(work, [("bytecode", "compiled", "")])[0])
     bytecode = {path: base64.b64decode(text) for path, text in loaded.items()}
@@ -107,7 +108,7 @@ def build(output: Path = BUILD, extra: Mapping[str, Path] | None = None) -> Path
     # ... then only that, as bytecode.
     folder = site / "live"
     shutil.rmtree(site, ignore_errors=True)
-    write_core(folder, wasm, stored({p: code for p, code in bytecode.items() if p not in ours}))
+    write_core(folder, stored({p: code for p, code in bytecode.items() if p not in ours}))
     write_package(folder, ours | {path: data for path, data in full.items() if ".json" in path})
     shutil.rmtree(work)
     shutil.copy(LIVE / "live.js", folder)
@@ -134,13 +135,18 @@ def sources(extra: Mapping[str, Path]) -> dict[str, bytes]:
 
 
 def whole_library() -> bytes:
-    """Return the interpreter's standard library, with Pyodide's loaders replaced by stubs."""
+    """Return the interpreter's standard library: stubs for what needs a network or takes long."""
     stubs = {
         file.relative_to(LIVE / "stubs").as_posix(): file.read_bytes()
         for file in (LIVE / "stubs").rglob("*.py")
     }
     with zipfile.ZipFile(MODULES / "pyodide" / "python_stdlib.zip") as packed:
         files = {name: packed.read(name) for name in packed.namelist() if name.endswith(".py")}
+    execute = b"exec(txt, self.globals, ns)"
+    if files["dataclasses.py"].count(execute) != 1:
+        sys.exit("dataclasses.py is not as expected: adapt whole_library to this version")
+    precompiled = b"from _dataclass_code import code; exec(code(txt), self.globals, ns)"
+    files["dataclasses.py"] = files["dataclasses.py"].replace(execute, precompiled)
     return stored(files | stubs)
 
 
@@ -158,7 +164,7 @@ def text_of(data: bytes) -> str:
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
-def write_core(folder: Path, wasm: bytes, library: bytes) -> None:
+def write_core(folder: Path, library: bytes) -> None:
     """Write runtime.js: start.js, the interpreter's JavaScript side as a classic script, bytes."""
     module = (MODULES / "pyodide" / "pyodide.asm.mjs").read_text("utf-8")
     # A module may not be loaded from disk; what makes it one is its address and its export.
@@ -166,11 +172,13 @@ def write_core(folder: Path, wasm: bytes, library: bytes) -> None:
     if not module.rstrip().endswith(export):
         sys.exit("pyodide.asm.mjs does not end as expected: adapt write_core to this version")
     module = module.replace("import.meta.url", '"memory:"').rstrip().removesuffix(export)
+    wasm = (MODULES / "pyodide" / "pyodide.asm.wasm").read_bytes()
+    wasm, module = exports.cut(wasm, module)
     folder.mkdir(parents=True, exist_ok=True)
     credit = (
         f"/*! Pyodide {version('pyodide')} (MPL 2.0) with CPython (PSF licence), from the npm "
         "package of that name. Changed: no longer a module, its loader replaced by start.js, its "
-        "library cut down and compiled. */"
+        "library and its exports cut down. */"
     )
     (folder / "runtime.js").write_text(
         f"{credit}\n{(LIVE / 'start.js').read_text('utf-8')}\n"

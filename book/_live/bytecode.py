@@ -10,6 +10,8 @@ import sys
 import types
 from base64 import b64encode
 
+import _dataclass_code
+
 NOT_OURS = {"base64", "binascii", "bytecode"}  # imported by this module alone
 
 
@@ -37,7 +39,11 @@ def _bytecode(name: str) -> dict[str, str]:
     if spec is None or not spec.has_location or spec.origin is None:
         return {}
     path = name.replace(".", "/") + ("/__init__" if spec.submodule_search_locations else "")
-    tree = ast.parse(spec.loader.get_source(name))
+    source = spec.loader.get_source(name)
+    if name == "_dataclass_code":
+        collected = marshal.dumps(dict(sorted(_dataclass_code.CODE.items())))
+        source += f"\n\nfrom marshal import loads\nCODE.update(loads({collected!r}))\n"
+    tree = ast.parse(source)
     # The library is compiled as by -OO. The package keeps its checks, and the docstrings of its
     # classes, in whose place a dataclass would put one that takes long to make.
     ours = name.partition(".")[0] == "memmodel"
