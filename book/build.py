@@ -65,6 +65,22 @@ def alone() -> Iterator[None]:
         yield
 
 
+# The root's page only leads on. Jupyter Book's own has neither a title nor an icon, so that a browser
+# asks the server for /favicon.ico, and a reader without refresh sees nothing.
+FRONT = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="0; url=book/index.html">
+<link rel="icon" href="data:,">
+<title>Memory, line by line</title>
+</head>
+<body><p><a href="book/index.html">Memory, line by line</a></p></body>
+</html>
+"""
+
+
 def build_book() -> None:
     """Build all pages afresh, beside the book that is there; a warning is an error."""
     shutil.rmtree(WORK, ignore_errors=True)
@@ -72,6 +88,7 @@ def build_book() -> None:
     jupyter_book = "from jupyter_book.cli.main import main; main()"
     options = ("--all", "-W", "-n", "--keep-going", "-q", "--path-output", str(WORK))
     run(sys.executable, "-c", jupyter_book, "build", ".", *options)
+    (WORK / "_build" / "html" / "index.html").write_text(FRONT, encoding="utf-8")
     shutil.rmtree(HTML, ignore_errors=True)
     (WORK / "_build" / "html").rename(HTML)
     shutil.rmtree(WORK)
