@@ -65,7 +65,7 @@ def alone() -> Iterator[None]:
         yield
 
 
-# The root's page only leads on. Jupyter Book's own has neither a title nor an icon, so that a browser
+# The root's page only leads on. Jupyter Book's own has neither title nor icon, so that a browser
 # asks the server for /favicon.ico, and a reader without refresh sees nothing.
 FRONT = """<!DOCTYPE html>
 <html lang="en">
