@@ -108,9 +108,9 @@ def spoken(group: Group, links: Mapping[str, str]) -> str:
 
     >>> step = Group("step", (), "selected", "7", "Step 7", into="other", loads=(("n", "7"),))
     >>> spoken(step, {"other": "The other figure"}), spoken(step, {})
-    ('Step 7; shows it in The other figure', 'Step 7')
+    ('Step 7; shows it in “The other figure”', 'Step 7')
     """
-    return group.label + (f"; shows it in {links[group.into]}" if group.into in links else "")
+    return group.label + (f"; shows it in “{links[group.into]}”" if group.into in links else "")
 
 
 def _group(group: Group, page: _Page) -> str:

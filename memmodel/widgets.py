@@ -134,7 +134,7 @@ class Explorer:
         self.turn(**group.sets)
         if self.linked and group.into == self.linked.figure.name:
             self.linked.turn(**dict(group.loads))
-            self._say(f"{self.scene.status} {self.linked.figure.title} shows it.")
+            self._say(f"{self.scene.status} “{self.linked.figure.title}” shows it.")
 
     def _follow(self) -> None:
         """Let every control say what the state is, without another redraw."""

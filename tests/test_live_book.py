@@ -116,9 +116,9 @@ def test_a_step_of_the_frontier_is_loaded_into_the_diagram(
         assert isinstance(mark, Group)
         return dict(mark.loads)
 
-    note = " Save or recompute shows it."
+    note = " “Save or recompute” shows it."
     diagram.get_by_label("dense").check()
-    buttons = frontier.get_by_role("button", name="shows it in Save or recompute")
+    buttons = frontier.get_by_role("button", name="shows it in “Save or recompute”")
     assert buttons.count() == 12
     buttons.nth(4).click()
     says("5", note, **loaded(5))

@@ -245,13 +245,13 @@ def test_a_click_also_loads_what_it_loads_into_the_linked_figure() -> None:
     assert other.state == {"policy": "custom", "marks": "010"}
     assert other.controls["policy"].value == "custom"
     assert shows(other, LAMPS.scene(policy="custom", marks="010"))
-    assert "Door 1. Three lamps shows it." in shown.status.value
+    assert "Door 1. “Three lamps” shows it." in shown.status.value
     put(shown, "chosen", "")
     assert "Door none.<" in shown.status.value
     assert other.state == {"policy": "custom", "marks": "010"}
     page = shown._repr_mimebundle_()[0]["text/html"]
     assert 'data-links="{&quot;lamps&quot;:&quot;lamps&quot;}"' in page
-    assert 'aria-label="Door 2; shows it in Three lamps"' in page
+    assert 'aria-label="Door 2; shows it in “Three lamps”"' in page
 
 
 def test_without_a_linked_figure_a_click_loads_nothing_and_says_nothing_of_it() -> None:

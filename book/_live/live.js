@@ -158,7 +158,7 @@
     press(mark) {
       const { into, loads } = mark.dataset;
       const other = into && figures.find(({ key }) => key === this.links[into]);
-      this.note = other ? ` ${other.root.querySelector(".mm-name").textContent} shows it.` : "";
+      this.note = other ? ` “${other.root.querySelector(".mm-name").textContent}” shows it.` : "";
       this.set(sets(mark));
       other?.set(JSON.parse(loads));
     }
