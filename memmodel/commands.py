@@ -18,6 +18,8 @@ from memmodel.ledger import Account, RankLedger, account
 from memmodel.plan import MOST, Plan, check_forwards, check_integer, field_help, names, pairs
 from memmodel.recompute import marks, stash
 
+MOST_TIMED = 2**18  # forwards of a schedule that `schedule` puts on a clock and prints in seconds
+
 
 def _print_json(document: object) -> None:
     print(json.dumps(document, allow_nan=False))
@@ -141,7 +143,7 @@ def run_schedule(arguments: argparse.Namespace) -> int:
         if (text := getattr(arguments, name)) is not None:
             shape[name] = check_integer(name, number(text), 1, MOST)
     schedule.check(arguments.name, **shape)
-    check_forwards(**shape)
+    check_forwards(MOST_TIMED, **shape)
     if arguments.json:
         _print_json(report.schedule_document(arguments.name, **shape))
     else:

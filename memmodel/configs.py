@@ -16,7 +16,9 @@ from memmodel.inputs import parse_json_object, read_text
 
 ZOO = Path(__file__).parent / "zoo"
 
-MOST = 10**9  # of any dimension: no published model comes near
+# No published model comes near either.
+MOST = 10**9  # of any dimension
+MOST_LAYERS = 10**4
 
 
 class _Config:
@@ -37,12 +39,14 @@ class _Config:
         self.notes.append(f"{name} is {state}: {json.dumps(default)} assumed")
         return default
 
-    def integer(self, name: str, least: int, default: int | None = None) -> int:
-        """A whole number of at least `least`."""
+    def integer(
+        self, name: str, least: int, default: int | None = None, most: int = MOST
+    ) -> int:
+        """A whole number from `least` to `most`."""
         value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise ValueError(
-                f"{self.source}: {name} = {value!r}, but a whole number from {least} to {MOST} "
+                f"{self.source}: {name} = {value!r}, but a whole number from {least} to {most} "
                 "is needed"
             )
         return value
@@ -67,7 +71,7 @@ def _deepseek_v3(name: str, config: _Config) -> Architecture:
         )
     if config.integer("moe_layer_freq", 1, default=1) != 1:
         raise ValueError(f"{config.source}: moe_layer_freq other than 1 is not accounted yet")
-    layers = config.integer("num_hidden_layers", 1)
+    layers = config.integer("num_hidden_layers", 1, most=MOST_LAYERS)
     arch = Architecture(
         name=name,
         model_type="deepseek_v3",

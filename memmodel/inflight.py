@@ -8,7 +8,7 @@ backward the new stash exists before the old one is released.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from memmodel.orders import Step
 
@@ -24,7 +24,7 @@ def alive(steps: Iterable[Step], num_chunks: int, release: str = "W") -> list[Co
     >>> alive(one_f_one_b(0, Size(pp=2, microbatches=3)), 1)
     [(1,), (2,), (2,), (2,), (2,), (1,)]
     """
-    return _during(steps, num_chunks, "F", _releasing(release))
+    return list(_during(steps, num_chunks, "F", _releasing(release)))
 
 
 def pending(steps: Iterable[Step], num_chunks: int) -> list[Counts]:
@@ -32,22 +32,23 @@ def pending(steps: Iterable[Step], num_chunks: int) -> list[Counts]:
 
     PyTorch's split backward adds them to the stashes, and frees no stash before W either.
     """
-    return _during(steps, num_chunks, "I", "W")
+    return list(_during(steps, num_chunks, "I", "W"))
 
 
-def _during(steps: Iterable[Step], num_chunks: int, makes: str, releases: str) -> list[Counts]:
-    counts, found = [0] * num_chunks, []
+def _during(
+    steps: Iterable[Step], num_chunks: int, makes: str, releases: str
+) -> Iterator[Counts]:
+    counts = [0] * num_chunks
     held = set()  # a whole backward (B) releases stashes, but no output gradient was held for it
     for step in steps:
         for kind, chunk, microbatch in step:
             if kind in makes:
                 counts[chunk] += 1
                 held.add((chunk, microbatch))
-        found.append(tuple(counts))
+        yield tuple(counts)
         for kind, chunk, microbatch in step:
             if kind in releases and (chunk, microbatch) in held:
                 counts[chunk] -= 1
-    return found
 
 
 def _releasing(release: str) -> str:
@@ -58,7 +59,7 @@ def _releasing(release: str) -> str:
 
 def states(steps: Iterable[Step], num_chunks: int, release: str = "W") -> tuple[Counts, ...]:
     """Every state that a rank is ever in, once, in order of time."""
-    return tuple(dict.fromkeys(alive(steps, num_chunks, release)))
+    return tuple(dict.fromkeys(_during(steps, num_chunks, "F", _releasing(release))))
 
 
 def peak_candidates(
@@ -83,7 +84,10 @@ def peak_candidates(
                     tops[tuple(counts)] = None
                     grown = False
                 counts[chunk] -= 1
-    return tuple([top for top in tops if not any(_exceeds(other, top) for other in tops)])
+    most = max(map(sum, tops))  # nothing exceeds what has most stashes: often all of them
+    return tuple(
+        [top for top in tops if sum(top) == most or not any(_exceeds(other, top) for other in tops)]
+    )
 
 
 def _exceeds(counts: Counts, others: Counts) -> bool:

@@ -79,8 +79,9 @@ def number(tokens: Iterable[Token], num_chunks: int, microbatches: int) -> tuple
         elif len(work) == 1:
             steps.append((owed.pop(0),))
         elif work[0] == "W":
-            chunks = [action.chunk for action in owed]
-            steps.append((owed.pop(chunks.index(int(work[1:]))),))
+            chunk = int(work[1:])
+            first = next(index for index, action in enumerate(owed) if action.chunk == chunk)
+            steps.append((owed.pop(first),))
         else:
             action = next(streams[work])
             steps.append((action,))

@@ -20,6 +20,7 @@ from memmodel.schedule import check as check_schedule
 
 # No run comes near either; above them the answer is a typing error or takes minutes.
 MOST = 10**12  # of any count, degree or size
+MOST_CHUNKS = 128  # of a rank: every moment of the schedule counts the stashes of each
 MOST_FORWARDS = 2**20  # of a step, over all ranks: every one is an event of the schedule
 
 
@@ -220,14 +221,13 @@ def check_integer(name: str, value: object, least: int, most: int | None = None)
     return value
 
 
-def check_forwards(**size: int) -> None:
+def check_forwards(most: int = MOST_FORWARDS, **size: int) -> None:
     """Raise ValueError where a step has more forwards (of a chunk) than can be put in order."""
+    check_integer("virtual_stages", size["virtual_stages"], 1, MOST_CHUNKS)
     forwards = prod(size.values())
-    if forwards > MOST_FORWARDS:
+    if forwards > most:
         terms = " * ".join(f"{name} = {value}" for name, value in size.items())
-        raise ValueError(
-            f"{terms}: {forwards} forwards, but at most {MOST_FORWARDS} are put in order"
-        )
+        raise ValueError(f"{terms}: {forwards} forwards, but at most {most} are put in order")
 
 
 def _check_reserve(value: object) -> None:

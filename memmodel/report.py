@@ -112,7 +112,8 @@ def _where(ledger: RankLedger) -> str:
 
 def _lines_table(ledger: RankLedger) -> str:
     alive = " + ".join(map(str, ledger.stashes))
-    rows = [[f"rank {ledger.rank}", "", "", f"{_where(ledger)}; {alive} microbatches alive"]]
+    microbatches = "microbatch" if ledger.stashes == (1,) else "microbatches"
+    rows = [[f"rank {ledger.rank}", "", "", f"{_where(ledger)}; {alive} {microbatches} alive"]]
     for category in CATEGORIES:
         lines = [line for line in ledger.lines if line.category == category]
         if category == "reserve" and not lines:
@@ -230,8 +231,10 @@ def params_text(arch: Architecture) -> str:
     if arch.num_mtp_layers:
         rows.append(["MTP, on top", f"{arch.mtp_parameters:,}", "not in the total"])
     layers = ", ".join(
-        f"{arch.num_layers(kind)} {kind} layers of {arch.layer_parameters(kind):,}"
+        f"{number} {kind} {'layer' if number == 1 else 'layers'} of "
+        f"{arch.layer_parameters(kind):,}"
         for kind in arch.kinds
+        for number in (arch.num_layers(kind),)
     )
     notes = "".join(f"\nnote: {note}" for note in arch.notes)
     return f"{arch.name}: {layers}\n\n" + table(rows, right=(1, 2)) + notes

@@ -120,6 +120,7 @@ def stages(name: str, *, pp: int, virtual_stages: int | None = None) -> tuple[Co
     return _stages(_run(name, pp, 1, virtual_stages))
 
 
+@lru_cache(maxsize=32)
 def _stages(run: _Run) -> tuple[Counts, ...]:
     if run.size.pp == 1:
         return ((0,),)

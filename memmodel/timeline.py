@@ -263,8 +263,8 @@ def replay(
     """
     clock = _Clock(orders, stages, costs)
     awake = set(range(len(orders)))
-    while awake:
-        awake |= clock.advance(awake.pop())
+    while awake:  # in rounds: to pop from one large, ever emptier set would search it every time
+        awake = set().union(*map(clock.advance, awake))
     for rank, (steps, ends) in enumerate(zip(orders, clock.end, strict=True)):
         if len(ends) < len(steps):
             names = "+".join(map(str, steps[len(ends)]))

@@ -143,6 +143,7 @@ GOOD = PUBLISHED["deepseek-v3"]["config"]
         ({"hidden_size": 10**30}, "hidden_size = 1000000000"),
         ({"hidden_size": None}, "hidden_size is null, but a value is needed"),
         ({"num_hidden_layers": [61]}, "num_hidden_layers"),
+        ({"num_hidden_layers": 10_001}, "num_hidden_layers = 10001, but a whole number from 1 to"),
         ({"first_k_dense_replace": -1}, "first_k_dense_replace = -1"),
         ({"num_experts_per_tok": 257}, "num_experts_per_tok = 257, but there are only 256"),
         ({"q_lora_rank": None}, "q_lora_rank = null"),

@@ -170,6 +170,16 @@ def test_a_model_by_path(capsys: Output, tmp_path: Path) -> None:
     assert plan["ranks"][0]["weights"] == 2 * found["total"]
 
 
+def test_one_layer_and_one_microbatch_are_said_as_one(capsys: Output, tmp_path: Path) -> None:
+    config = json.loads((ROOT / "memmodel" / "zoo" / "deepseek-v3.json").read_text())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"num_hidden_layers": 1, "first_k_dense_replace": 0}))
+    assert main(["account", "--model", str(path), "--pp", "1"]) == 0
+    assert "embedding, layer 0, head; 1 microbatch alive\n" in capsys.readouterr().out
+    assert main(["params", str(path)]) == 0
+    assert ": 1 moe layer of 11,507,286,272\n" in capsys.readouterr().out
+
+
 # --- block, params, schedule: their documents -----------------------------------------------------
 
 

@@ -89,6 +89,10 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["schedule", "gpipe", "--pp", "2", "--microbatches", "2", "--virtual-stages", "2"],
      "virtual_stages = 2"),
     (["schedule", "gpipe", "--pp", "9" * 10, "--microbatches", "9" * 10], "forwards, but at most"),
+    (["schedule", "gpipe", "--pp", "2", "--microbatches", "131073"],
+     "262146 forwards, but at most 262144"),
+    (["schedule", "interleaved", "--pp", "2", "--microbatches", "2", "--virtual-stages", "129"],
+     "virtual_stages = 129, but a whole number from 1 to 128"),
     (["--bogus"], "the following arguments are required"),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import time
 from collections import Counter
 from fractions import Fraction
 from hashlib import sha256
@@ -413,6 +414,16 @@ def test_other_bad_arguments_are_refused_too() -> None:
     for wrong in (True, "1"):
         with pytest.raises(ValueError, match=r"costs: F = .* must be a number"):
             schedule.timeline("1f1b", costs={"F": wrong}, **size)
+
+
+def test_many_ranks_or_chunks_take_no_more_than_their_share_of_time() -> None:
+    start = time.process_time()
+    run = schedule.timeline("1f1b", pp=2**14, microbatches=2)
+    assert run.makespan == 3 * (2 + 2**14 - 1)
+    assert set(schedule.peaks("1f1b", pp=2**14, microbatches=2)[:-1]) == {(2,)}
+    found = schedule.moments("interleaved", 32, pp=64, microbatches=128, virtual_stages=128)
+    assert {sum(counts) for counts in found} == {127 * 64 + 2 * 31 + 1}
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize("pp", [2, 3, 4, 8])
