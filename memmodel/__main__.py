@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from memmodel import __version__, commands, report
@@ -132,6 +133,9 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int],
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (2 after a user's mistake)."""
     mistake = ""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A file's name may have characters that the output cannot: they are spelled out.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             arguments = _parser().parse_args(argv)

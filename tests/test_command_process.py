@@ -42,6 +42,14 @@ def test_a_mistake_in_a_process_leaves_status_2_and_one_line() -> None:
     check_line(done.stderr.decode())
 
 
+def test_a_name_that_the_output_cannot_print_is_spelled_out(tmp_path: Path) -> None:
+    path = tmp_path / "modèle.json"
+    path.write_bytes((ROOT / "memmodel" / "zoo" / "deepseek-v3.json").read_bytes())
+    done = run("params", str(path), env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"mod\xe8le.json: 3 dense layers" in done.stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["account", "--json"], ["schedule", "1f1b", "--pp", "8", "--microbatches", "4000", "--json"],
