@@ -82,11 +82,15 @@ def check_figure(
     first = figure.scene()
     assert not first.problem, f"{figure.name}: the first picture is a problem: {first.problem}"
     layout = _layout(first, moving)
+    controls = [knob.name for knob in figure.knobs]
+    reserved = {"alt", "form", "name", *controls, *(f"{name}-hint" for name in controls)}
     looked_at = states(figure, limit)
     for state in looked_at:
         scene = figure.scene(**state)
         where = f"{figure.name} {state}"
         assert (scene.width, scene.height) == (first.width, first.height), f"{where}: other frame"
+        clash = reserved.intersection(getattr(mark, "id", "") for mark in _walk(scene.marks))
+        assert not clash, f"{where}: the page calls other elements so: {clash}"
         if scenes:
             try:
                 check_scene(scene)

@@ -179,7 +179,7 @@ def _diamond(found: Frontier, point: Point, role: str, name: str) -> Path:
 
 def _limit(gib: int) -> list[Mark]:
     y = BOTTOM - (BOTTOM - TOP) * gib / MOST_GIB
-    return [Line(LEFT - 20, y, RIGHT + 12, y, "limit", dash=True, weight=1.5, id="budget")]
+    return [Line(LEFT - 20, y, RIGHT + 12, y, "limit", dash=True, weight=1.5, id="budget-line")]
 
 
 def _cheapest(found: Frontier, gib: int) -> tuple[Point | None, str]:
