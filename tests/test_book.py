@@ -56,6 +56,13 @@ def test_pages_load_from_a_file_on_disk(
             page.context.close()
 
 
+def test_an_id_is_given_once_a_page(book: Path, subtests: pytest.Subtests) -> None:
+    for path in chapters(book):
+        with subtests.test(page=path):
+            ids = re.findall(r'\sid="([^"]+)"', (book / path).read_text(encoding="utf-8"))
+            assert sorted(ids) == sorted(set(ids))
+
+
 @browser_test
 def test_numbers_are_there_without_javascript(site: str, open_page: OpenPage) -> None:
     page, problems = open_page(f"{site}/book/06-fit-it-on-80-gib.html", java_script_enabled=False)

@@ -35,6 +35,10 @@ REPAIRS = {
         re.compile(r'<div class="pst-scrollable-table-container">'),
         '<div class="pst-scrollable-table-container" tabindex="0" role="group" aria-label="Table">',
     ),
+    "an id is given once a page": (
+        re.compile(r'<section id="(?:exercise|solution)-content">'),
+        "<section>",
+    ),
     "code has a name": (
         re.compile(r'(<div class="highlight-[^"]*"><div class="highlight"><pre)>'),
         r'\1 role="group" aria-label="Code">',
