@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from geometry import by_id
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from memmodel.figures import get
 from memmodel.render_html import free_knobs
@@ -155,3 +155,16 @@ def test_first_pictures_are_there_without_javascript(
                 assert root.locator(".mm-table tbody tr").count() > 0
         assert problems == []
         page.context.close()
+
+
+def test_without_the_script_a_line_says_so(book: Path, site: str, browser: Browser) -> None:
+    name = live_pages(book)[0]
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.route("**/live.js*", lambda route: route.abort())
+        page.goto(f"{site}/book/{name}")
+        lines = page.locator(".mm-figure > p.mm-off")
+        lines.first.wait_for()
+        assert lines.count() == page.locator(".mm-form").count()
+        assert "the file live.js did not load" in lines.first.inner_text()
+        assert page.locator(".mm-form input").first.is_disabled()

@@ -255,6 +255,32 @@ def test_if_the_runtime_cannot_start_a_line_says_why(
         assert status(page).inner_text() == FIGURE.scene().status
         assert page.locator("#mm-demo select").is_disabled()
         assert page.locator("#mm-demo select").input_value() == "8"
+        # neither a mark nor an address moves the controls away from the picture that stays
+        page.locator("#mm-demo-pick-weights").click()
+        page.evaluate("location.hash = '#demo.ranks=4&demo.policy=full'")
+        page.wait_for_timeout(300)
+        assert page.locator("#mm-demo select").input_value() == "8"
+        assert page.locator("#mm-demo").get_by_label("everything").is_checked() is False
+        assert page.url.endswith("#demo.ranks=4&demo.policy=full")
+        assert page.locator("#mm-demo p.mm-off").count() == 1
+
+
+@pytest.mark.parametrize("damaged", ["runtime.js", "memmodel.js"])
+@pytest.mark.parametrize("how", ["torn", "wrong"])
+def test_a_damaged_runtime_is_named(
+    folder: Path, url: str, browser: Browser, damaged: str, how: str
+) -> None:
+    text = (folder / "live" / damaged).read_text()
+    middle = text.find("memmodelRuntime.library = ") + 5000  # of the one that has it, or 4999
+    torn = text[:middle] if how == "torn" else text[:middle] + "0" * 99 + text[middle + 99 :]
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.route(f"**/{damaged}*", lambda route: route.fulfill(body=torn))
+        page.goto(url)
+        line = page.locator("#mm-demo p.mm-off")
+        line.wait_for()
+        assert f"the file {damaged} is damaged" in line.inner_text()
+        assert status(page).inner_text() == FIGURE.scene().status
 
 
 def test_a_browser_without_webassembly_keeps_the_first_picture(url: str, browser: Browser) -> None:

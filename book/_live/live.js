@@ -24,7 +24,12 @@
 
   function boot() {
     booting ??= Promise.all([load("runtime.js"), load("memmodel.js")])
-      .then(() => globalThis.memmodelRuntime.python())
+      .then(() => {
+        const { python, source } = globalThis.memmodelRuntime ?? {};
+        if (!python) throw new Error("the file runtime.js is damaged");
+        if (!source) throw new Error("the file memmodel.js is damaged");
+        return python();
+      })
       .then((python) => {
         draw = python.import("memmodel.live").draw;
         performance.mark("memmodel-python");
@@ -164,6 +169,7 @@
     }
 
     set(change) {
+      if (this.failed()) return; // its picture stays, and so does what its controls say
       this.state = { ...this.state, ...change };
       this.controls();
       writeAddressSoon();
@@ -172,6 +178,10 @@
         boot();
       }
       this.refresh();
+    }
+
+    failed() {
+      return this.root.dataset.live === "failed";
     }
 
     behind() {
@@ -277,7 +287,7 @@
     }
 
     fail(error) {
-      if (this.root.dataset.live === "failed") return;
+      if (this.failed()) return;
       this.root.dataset.live = "failed";
       this.form.querySelector("fieldset")?.setAttribute("disabled", "");
       this.reset.disabled = true;
@@ -286,7 +296,8 @@
       const line = document.createElement("p");
       line.className = "mm-off";
       line.setAttribute("role", "status");
-      line.textContent = `The controls do not work here: ${error.message.split("\n")[0]}. The `
+      const why = error.message.split("\n")[0].replace(/\.+$/, "");
+      line.textContent = `The controls do not work here: ${why}. The `
         + "picture, its numbers and its table stay as they are.";
       this.form.after(line);
     }
@@ -360,6 +371,7 @@
     const address = readAddress();
     if (!figures.some((figure) => address.has(figure.key))) return [];
     return figures.filter((figure) => {
+      if (figure.failed()) return false;
       const known = Object.entries(address.get(figure.key) ?? {}).filter(([knob]) => knob in figure.defaults);
       const before = JSON.stringify(figure.state);
       figure.state = { ...figure.defaults, ...Object.fromEntries(known) };

@@ -15,6 +15,12 @@ from sphinx.config import Config
 
 SITE = Path(__file__).resolve().parent.parent.parent / "_build" / "live" / "site"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+# Where not even the script loads (half a copy of the folder), a line says so, as live.js would.
+LOST = """
+for (const form of document.querySelectorAll('.mm-form')) {
+  form.insertAdjacentHTML('afterend', `<p class='mm-off' role='status'>The controls do not work
+    here: the file live.js did not load. The picture, its numbers and its table stay as they are.`);
+}"""
 SIGNS = ('class="mm-figure', 'class="mm-guess')
 
 
@@ -52,7 +58,7 @@ def add_scripts(
     context["metatags"] = (
         f"{context.get('metatags', '')}\n"
         f'<link rel="stylesheet" href="{style}?v={version("live.css")}">\n'
-        f'<script defer src="{script}?v={both}"></script>\n'
+        f'<script defer src="{script}?v={both}" onerror="{LOST}"></script>\n'
     )
 
 

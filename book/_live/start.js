@@ -31,10 +31,20 @@
     const module = WebAssembly.compileStreaming
       ? WebAssembly.compileStreaming(wasm)
       : bytes(wasm).then(WebAssembly.compile);
-    const [library, source] = [self.library, self.source].map((text) => bytes(unpack(text)));
+    module.catch(() => {}); // whoever waits for it below hears of a failure
+    const parts = [whole("runtime.js", self.library), whole("memmodel.js", self.source)];
     self.wasm = self.library = self.source = null; // frees the texts
-    return boot(module, await library, await source);
+    return boot(module, ...(await Promise.all(parts)));
   };
+
+  // A part that cannot be unpacked did not arrive as it was built.
+  async function whole(file, text) {
+    try {
+      return await bytes(unpack(text));
+    } catch (error) {
+      throw new Error(`the file ${file} is damaged (${error.message})`);
+    }
+  }
 
   // A line of JSON that names each file and its length, then the files one after another.
   function writeFiles(fs, bytes) {
