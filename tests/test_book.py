@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from browser import watch
+from playwright.sync_api import Browser, Page
 
 OpenPage = Callable[..., tuple[Page, list[str]]]
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,23 @@ def test_pages_load_without_an_error_and_fit_a_phone(
             with subtests.test("no sideways scroll", page=path, width=width):
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.context.close()
+
+
+@browser_test
+def test_pages_load_quietly_where_nothing_may_be_stored(site: str, browser: Browser) -> None:
+    with browser.new_context() as context:
+        page = context.new_page()
+        problems = watch(page)
+        page.add_init_script(
+            "Object.defineProperty(window, 'localStorage', {configurable: true, "
+            "get() { throw new DOMException('denied', 'SecurityError'); }})"
+        )
+        page.goto(f"{site}/book/02-shard-what-does-not-need-to-be-whole.html")
+        page.wait_for_load_state("networkidle")
+        for theme in ("dark", "light"):  # after "auto", which is light here
+            page.locator("button.theme-switch-button").first.evaluate("(button) => button.click()")
+            assert page.evaluate("document.documentElement.dataset.theme") == theme
+        assert problems == []
 
 
 @browser_test

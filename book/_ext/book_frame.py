@@ -19,6 +19,18 @@ FOOTER = (
 NO_EXCERPTS = (
     'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;'
 )
+# The theme remembers light or dark; a browser that may store nothing would stop its first line.
+FORGETFUL = """<script>
+try { localStorage; } catch {
+  const kept = new Map();
+  Object.defineProperty(window, "localStorage", { value: {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, value) => kept.set(key, String(value)),
+    removeItem: (key) => kept.delete(key),
+  } });
+}
+</script>
+"""
 PRELOAD = re.compile(r'\s*<link rel="preload"[^>]*>')
 
 
@@ -46,6 +58,7 @@ def fill_page(
     """Date the page by its last commit, not by the build: a rebuild changes nothing."""
     context["theme_extra_footer"] = FOOTER.format(about=context["pathto"]("book/about"))
     context["last_updated"] = None
+    context["metatags"] = FORGETFUL + context.get("metatags", "")
     if pagename == "search":
         app.add_js_file(None, body=NO_EXCERPTS)
     if doctree is not None:
