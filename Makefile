@@ -23,6 +23,7 @@ check: $(SETUP) lint
 .PHONY: lint
 lint: $(SETUP)
 	$(PY) -m ruff check -q .
+	$(PY) -m ruff format -q --check .
 	$(PY) -m mypy --no-error-summary
 
 lab: $(SETUP)

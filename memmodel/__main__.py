@@ -41,9 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(dest="command", required=True, metavar=" | ".join(COMMANDS))
     for name, (run, add_arguments, meaning) in COMMANDS.items():
         added = subparsers.add_parser(
-            name, help=meaning, description=meaning,
+            name,
+            help=meaning,
+            description=meaning,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
         added.set_defaults(run=run)
         added.add_argument("--json", action="store_true", help="print one JSON document")
         add_arguments(added)
@@ -52,19 +54,34 @@ def _parser() -> argparse.ArgumentParser:
 
 def _account_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a plan; flags override it")
-    parser.add_argument("--rank", default="peak", metavar="N|peak|all",
-                        help="which pipeline rank [default peak]")  # fmt: skip
-    parser.add_argument("--batch", metavar="PLANS.jsonl", help="one plan a line (- for standard "
-                        "input) in, one JSON document a line out")  # fmt: skip
+    parser.add_argument(
+        "--rank", default="peak", metavar="N|peak|all", help="which pipeline rank [default peak]"
+    )
+    parser.add_argument(
+        "--batch",
+        metavar="PLANS.jsonl",
+        help="one plan a line (- for standard input) in, one JSON document a line out",
+    )
     for item in field_help():
         add_field(parser, item)
-    gpus = [[f"  {gpu.name}", size_text(gpu.nominal_bytes), f"{gib(gpu.usable_bytes)} usable",
-             gpu.title] for gpu in DEVICES.values()]  # fmt: skip
+    gpus = [
+        [
+            f"  {gpu.name}",
+            size_text(gpu.nominal_bytes),
+            f"{gib(gpu.usable_bytes)} usable",
+            gpu.title,
+        ]
+        for gpu in DEVICES.values()
+    ]
     optimizers = [
-        [f"  {state.name}", f"{state.weights}+{state.gradients}+{state.optimizer}",
-         f"= {state.total:2}", state.meaning]
+        [
+            f"  {state.name}",
+            f"{state.weights}+{state.gradients}+{state.optimizer}",
+            f"= {state.total:2}",
+            state.meaning,
+        ]
         for state in OPTIMIZERS.values()
-    ]  # fmt: skip
+    ]
     parser.epilog = (
         f"models: {', '.join(zoo_names())}\n\nformat sites: {', '.join(SITES)}\n\n"
         f"devices, nominal memory (the yardstick of slack) and what is usable of it:\n"
@@ -80,54 +97,87 @@ def _block_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _frontier_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--replay-communication", action="store_true", help="let dispatch and "
-                        "combine be replayed too [switch; default off]")  # fmt: skip
-    parser.add_argument("--budget-bytes-per-token", metavar="N", help="also the policy of least "
-                        "replay that keeps at most so much [bytes; default none]")  # fmt: skip
+    parser.add_argument(
+        "--replay-communication",
+        action="store_true",
+        help="let dispatch and combine be replayed too [switch; default off]",
+    )
+    parser.add_argument(
+        "--budget-bytes-per-token",
+        metavar="N",
+        help="also the policy of least replay that keeps at most so much [bytes; default none]",
+    )
     _add_kind_and_fields(parser, BLOCK_FIELDS)
     for name in POLICY_FIELDS:  # known, to be refused with a reason
-        parser.add_argument(f"--{name}", nargs="*", default=argparse.SUPPRESS,
-                            help=argparse.SUPPRESS)  # fmt: skip
+        parser.add_argument(
+            f"--{name}", nargs="*", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
     parser.epilog = f"format sites: {', '.join(SITES)}\n\npolicies judged: {', '.join(POLICIES)}"
 
 
 def _add_kind_and_fields(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    parser.add_argument("--kind", metavar="moe|dense", help="kind of block [name; default that of "
-                        "the model's last layer]")  # fmt: skip
+    parser.add_argument(
+        "--kind",
+        metavar="moe|dense",
+        help="kind of block [name; default that of the model's last layer]",
+    )
     for item in field_help():
         if item.name in names:
             add_field(parser, item)
 
 
 def _params_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", default="deepseek-v3", metavar="MODEL", help="zoo "
-                        "name, or path of a config.json [default deepseek-v3]")  # fmt: skip
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="deepseek-v3",
+        metavar="MODEL",
+        help="zoo name, or path of a config.json [default deepseek-v3]",
+    )
     parser.epilog = f"models: {', '.join(zoo_names())}"
 
 
 def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="one of those below")
-    parser.add_argument("--pp", required=True, metavar="P",
-                        help="pipeline parallelism [degree; no default]")  # fmt: skip
-    parser.add_argument("--microbatches", required=True, metavar="M", help="microbatches per step "
-                        "and rank [microbatches; no default]")  # fmt: skip
-    parser.add_argument("--virtual-stages", metavar="V", help="chunks per rank, for interleaved "
-                        "[chunks; default 2 for V schedules, else 1]")  # fmt: skip
+    parser.add_argument(
+        "--pp", required=True, metavar="P", help="pipeline parallelism [degree; no default]"
+    )
+    parser.add_argument(
+        "--microbatches",
+        required=True,
+        metavar="M",
+        help="microbatches per step and rank [microbatches; no default]",
+    )
+    parser.add_argument(
+        "--virtual-stages",
+        metavar="V",
+        help="chunks per rank, for interleaved [chunks; default 2 for V schedules, else 1]",
+    )
     parser.epilog = f"schedules: {', '.join(SCHEDULES)}"
 
 
 # What each command does, what it takes and what its help says of it.
-COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int],
-                          Callable[[argparse.ArgumentParser], None], str]] = {
+COMMANDS: dict[
+    str, tuple[Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None], str]
+] = {
     "account": (commands.run_account, _account_arguments, "The memory of one GPU, line by line."),
-    "block": (commands.run_block, _block_arguments,
-              "What one block keeps for its backward, tensor by tensor."),
-    "frontier": (commands.run_frontier, _frontier_arguments,
-                 "All policies of one block, and the few that no other one beats."),
+    "block": (
+        commands.run_block,
+        _block_arguments,
+        "What one block keeps for its backward, tensor by tensor.",
+    ),
+    "frontier": (
+        commands.run_frontier,
+        _frontier_arguments,
+        "All policies of one block, and the few that no other one beats.",
+    ),
     "params": (commands.run_params, _params_arguments, "The parameters of a model, by class."),
-    "schedule": (commands.run_schedule, _schedule_arguments,
-                 "A pipeline schedule: its order, peaks and bubble."),
-}  # fmt: skip
+    "schedule": (
+        commands.run_schedule,
+        _schedule_arguments,
+        "A pipeline schedule: its order, peaks and bubble.",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,12 +11,30 @@ from functools import cached_property
 from math import prod
 
 # The classes that `memmodel params` sums by, in its order.
-CLASSES = ("embedding", "attention", "dense_ffn", "router", "routed_experts", "shared_experts",
-           "norms", "lm_head")  # fmt: skip
+CLASSES = (
+    "embedding",
+    "attention",
+    "dense_ffn",
+    "router",
+    "routed_experts",
+    "shared_experts",
+    "norms",
+    "lm_head",
+)
 
 # The lines that a ledger's states are broken into, in its order.
-PARTS = ("routed experts", "shared experts", "dense FFN", "attention heads", "attention latents",
-         "routers", "norms", "embedding", "head", "final norm")  # fmt: skip
+PARTS = (
+    "routed experts",
+    "shared experts",
+    "dense FFN",
+    "attention heads",
+    "attention latents",
+    "routers",
+    "norms",
+    "embedding",
+    "head",
+    "final norm",
+)
 
 
 @dataclass(frozen=True)
@@ -110,37 +128,67 @@ class Architecture:
             Tensor("input_layernorm", (h,), "norms", "norms"),
             Tensor("self_attn.q_a_proj", (self.q_lora_rank, h), "attention", down),
             Tensor("self_attn.q_a_layernorm", (self.q_lora_rank,), "norms", "norms"),
-            Tensor("self_attn.q_b_proj", (heads * self.qk_head_dim, self.q_lora_rank),
-                   "attention", by_heads, "tp"),
-            Tensor("self_attn.kv_a_proj_with_mqa", (self.kv_lora_rank + self.qk_rope_head_dim, h),
-                   "attention", down),
+            Tensor(
+                "self_attn.q_b_proj",
+                (heads * self.qk_head_dim, self.q_lora_rank),
+                "attention",
+                by_heads,
+                "tp",
+            ),
+            Tensor(
+                "self_attn.kv_a_proj_with_mqa",
+                (self.kv_lora_rank + self.qk_rope_head_dim, h),
+                "attention",
+                down,
+            ),
             Tensor("self_attn.kv_a_layernorm", (self.kv_lora_rank,), "norms", "norms"),
-            Tensor("self_attn.kv_b_proj",
-                   (heads * (self.qk_nope_head_dim + self.v_head_dim), self.kv_lora_rank),
-                   "attention", by_heads, "tp"),
+            Tensor(
+                "self_attn.kv_b_proj",
+                (heads * (self.qk_nope_head_dim + self.v_head_dim), self.kv_lora_rank),
+                "attention",
+                by_heads,
+                "tp",
+            ),
             Tensor("self_attn.o_proj", (h, heads * self.v_head_dim), "attention", by_heads, "tp"),
             Tensor("post_attention_layernorm", (h,), "norms", "norms"),
-        ]  # fmt: skip
+        ]
         if self.attention_bias:
             tensors += [
                 Tensor("self_attn.q_a_proj.bias", (self.q_lora_rank,), "attention", down),
-                Tensor("self_attn.kv_a_proj_with_mqa.bias",
-                       (self.kv_lora_rank + self.qk_rope_head_dim,), "attention", down),
+                Tensor(
+                    "self_attn.kv_a_proj_with_mqa.bias",
+                    (self.kv_lora_rank + self.qk_rope_head_dim,),
+                    "attention",
+                    down,
+                ),
                 Tensor("self_attn.o_proj.bias", (h,), "attention", down),
-            ]  # fmt: skip
+            ]
         if kind == "dense":
             tensors += _swiglu("mlp", h, self.intermediate_size, "dense_ffn", "dense FFN", "tp")
             return tuple(tensors)
         tensors += [
             Tensor("mlp.gate", (self.num_experts, h), "router", "routers"),
-            Tensor("mlp.gate.e_score_correction_bias", (self.num_experts,), "router", "routers",
-                   trainable=False),
-            *_swiglu("mlp.experts.*", h, self.moe_intermediate_size, "routed_experts",
-                     "routed experts", "experts", self.num_experts),
-        ]  # fmt: skip
+            Tensor(
+                "mlp.gate.e_score_correction_bias",
+                (self.num_experts,),
+                "router",
+                "routers",
+                trainable=False,
+            ),
+            *_swiglu(
+                "mlp.experts.*",
+                h,
+                self.moe_intermediate_size,
+                "routed_experts",
+                "routed experts",
+                "experts",
+                self.num_experts,
+            ),
+        ]
         if self.num_shared_experts:
-            tensors += _swiglu("mlp.shared_experts", h, self.shared_width, "shared_experts",
-                               "shared experts", "tp")  # fmt: skip
+            tensors += _swiglu(
+                "mlp.shared_experts", h, self.shared_width, "shared_experts", "shared experts", "tp"
+            )
         return tuple(tensors)
 
     def end_tensors(self) -> tuple[Tensor, ...]:
@@ -199,8 +247,9 @@ class Architecture:
         return self.num_mtp_layers * (self.layer_parameters(self.kinds[-1]) + 2 * h * h + 3 * h)
 
 
-def _swiglu(name: str, hidden: int, width: int, cls: str, part: str, split: str,
-            count: int = 1) -> list[Tensor]:  # fmt: skip
+def _swiglu(
+    name: str, hidden: int, width: int, cls: str, part: str, split: str, count: int = 1
+) -> list[Tensor]:
     """The three matrices of a gated FFN."""
     return [
         Tensor(f"{name}.gate_proj", (width, hidden), cls, part, split, count),

@@ -59,8 +59,9 @@ class Problem:
     @property
     def least(self) -> int:
         """Bytes per token that the rank keeps at least."""
-        return self.peak((group, group.num_layers, group.frontier.front[-1])
-                         for group in self.groups)  # fmt: skip
+        return self.peak(
+            (group, group.num_layers, group.frontier.front[-1]) for group in self.groups
+        )
 
     @property
     def forward_flops(self) -> int:
@@ -80,14 +81,22 @@ def problem(plan: Plan, rank: int, *, replay_communication: bool = False) -> Pro
     moments = _moments(plan, rank)
     groups = [
         Group(
-            index, kind, layers, tuple(moment[index] for moment in moments),
-            frontier(plan.blocks[kind], plan.recipe_formats, dual_stash=plan.dual_stash,
-                     seq_len=plan.seq_len, replay_communication=replay_communication),
+            index,
+            kind,
+            layers,
+            tuple(moment[index] for moment in moments),
+            frontier(
+                plan.blocks[kind],
+                plan.recipe_formats,
+                dual_stash=plan.dual_stash,
+                seq_len=plan.seq_len,
+                replay_communication=replay_communication,
+            ),
         )
         for index, chunk in enumerate(ledger.chunks)
         for kind, layers in layer_counts(plan, (chunk,)).items()
         if layers
-    ]  # fmt: skip
+    ]
     ends = [line.bytes for line in ledger.lines if line.part in (EMBEDDING_PART, HEAD_PART)]
     tokens = plan.microbatch_size * plan.seq_len // (plan.tp * plan.cp)
     return Problem(tuple(groups), len(moments), tokens, int(sum(ends)))
@@ -98,9 +107,12 @@ def _moments(plan: Plan, rank: int) -> tuple[tuple[int, ...], ...]:
     if plan.pp == 1:
         return ((1,),)
     return schedule.moments(
-        plan.schedule, rank, pp=plan.pp, microbatches=plan.num_microbatches,
+        plan.schedule,
+        rank,
+        pp=plan.pp,
+        microbatches=plan.num_microbatches,
         virtual_stages=plan.num_virtual_stages,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

@@ -115,9 +115,12 @@ def run_frontier(arguments: argparse.Namespace) -> int:
     if budget is not None:
         budget = check_integer("budget_bytes_per_token", number(budget), 0)
     found = planner.frontier(
-        graph, precision, dual_stash=fields["dual_stash"], seq_len=fields["seq_len"],
+        graph,
+        precision,
+        dual_stash=fields["dual_stash"],
+        seq_len=fields["seq_len"],
         replay_communication=arguments.replay_communication,
-    )  # fmt: skip
+    )
     if arguments.json:
         _print_json(report_frontier.frontier_document(found, budget))
     else:

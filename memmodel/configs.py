@@ -39,9 +39,7 @@ class _Config:
         self.notes.append(f"{name} is {state}: {json.dumps(default)} assumed")
         return default
 
-    def integer(
-        self, name: str, least: int, default: int | None = None, most: int = MOST
-    ) -> int:
+    def integer(self, name: str, least: int, default: int | None = None, most: int = MOST) -> int:
         """A whole number from `least` to `most`."""
         value = self._value(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

@@ -48,8 +48,17 @@ FORMATS = {fmt.name: fmt for fmt in (FP32, BF16, E4M3, MXFP8, E5M6)}
 
 # The places of a block that have a format of their own: eight GEMM sites (a GEMM's format is also
 # that of its saved input) and the saved input of SwiGLU, which no GEMM reads.
-SITES = ("qkv_down", "q_up", "kv_up", "attn", "o_proj", "router", "gate_up", "ffn_down",
-         "swiglu_in")  # fmt: skip
+SITES = (
+    "qkv_down",
+    "q_up",
+    "kv_up",
+    "attn",
+    "o_proj",
+    "router",
+    "gate_up",
+    "ffn_down",
+    "swiglu_in",
+)
 
 
 @dataclass(frozen=True)
@@ -80,14 +89,38 @@ RECIPES = {
     recipe.name: recipe
     for recipe in (
         _recipe("bf16"),
-        _recipe("dsv3-fp8", qkv_down=E4M3, q_up=E4M3, kv_up=E4M3, o_proj=E5M6, gate_up=E4M3,
-                ffn_down=E4M3, swiglu_in=E4M3),
-        _recipe("all-fp8", qkv_down=E4M3, q_up=E4M3, kv_up=E4M3, o_proj=E4M3, gate_up=E4M3,
-                ffn_down=E4M3, swiglu_in=E4M3),
-        _recipe("nv-mxfp8", twice=(("qkv_down", MXFP8),), qkv_down=MXFP8, q_up=MXFP8, kv_up=MXFP8,
-                attn=MXFP8, gate_up=MXFP8, ffn_down=MXFP8),
+        _recipe(
+            "dsv3-fp8",
+            qkv_down=E4M3,
+            q_up=E4M3,
+            kv_up=E4M3,
+            o_proj=E5M6,
+            gate_up=E4M3,
+            ffn_down=E4M3,
+            swiglu_in=E4M3,
+        ),
+        _recipe(
+            "all-fp8",
+            qkv_down=E4M3,
+            q_up=E4M3,
+            kv_up=E4M3,
+            o_proj=E4M3,
+            gate_up=E4M3,
+            ffn_down=E4M3,
+            swiglu_in=E4M3,
+        ),
+        _recipe(
+            "nv-mxfp8",
+            twice=(("qkv_down", MXFP8),),
+            qkv_down=MXFP8,
+            q_up=MXFP8,
+            kv_up=MXFP8,
+            attn=MXFP8,
+            gate_up=MXFP8,
+            ffn_down=MXFP8,
+        ),
     )
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=512)
@@ -137,19 +170,38 @@ class StateBytes:
 OPTIMIZERS = {
     state.name: state
     for state in (
-        StateBytes("bf16-moments", 2, 4, 8, 4,
-                   "bf16 weights, fp32 gradients, fp32 master + bf16 Adam moments (DeepSeek-V3)"),
-        StateBytes("mixed", 2, 2, 12, 4,
-                   "bf16 weights and gradients, fp32 master + fp32 Adam moments"),
-        StateBytes("mixed-fp32-grads", 2, 4, 12, 4,
-                   "bf16 weights, fp32 gradients, fp32 master + fp32 Adam moments"),
-        StateBytes("mixed-both-grads", 2, 6, 12, 4,
-                   "bf16 weights, bf16 and fp32 gradients, fp32 master + fp32 Adam moments"),
+        StateBytes(
+            "bf16-moments",
+            2,
+            4,
+            8,
+            4,
+            "bf16 weights, fp32 gradients, fp32 master + bf16 Adam moments (DeepSeek-V3)",
+        ),
+        StateBytes(
+            "mixed", 2, 2, 12, 4, "bf16 weights and gradients, fp32 master + fp32 Adam moments"
+        ),
+        StateBytes(
+            "mixed-fp32-grads",
+            2,
+            4,
+            12,
+            4,
+            "bf16 weights, fp32 gradients, fp32 master + fp32 Adam moments",
+        ),
+        StateBytes(
+            "mixed-both-grads",
+            2,
+            6,
+            12,
+            4,
+            "bf16 weights, bf16 and fp32 gradients, fp32 master + fp32 Adam moments",
+        ),
         StateBytes("pure-bf16-adam", 2, 2, 4, 0, "everything bf16, no master copy"),
         StateBytes("no-master", 2, 2, 8, 0, "bf16 weights and gradients, fp32 Adam moments"),
         StateBytes("fp32", 4, 4, 8, 0, "everything fp32, the weights are their own master"),
     )
-}  # fmt: skip
+}
 
 # Hopper keeps both orientations of an fp8 weight, each with one fp32 scale per 128 elements:
 # 2 * (1 + 4/128) = 2.0625 bytes, slightly more than bf16.

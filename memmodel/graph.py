@@ -80,16 +80,25 @@ class Block:
         return {t: tuple(op for op in self.ops if t in op.inputs) for t in self.by_name}
 
 
-def _matmul(name: str, inputs: tuple[str, ...], rows: tuple[tuple[int, int], ...], stored: str,
-            weights: int) -> Op:  # fmt: skip
+def _matmul(
+    name: str, inputs: tuple[str, ...], rows: tuple[tuple[int, int], ...], stored: str, weights: int
+) -> Op:
     """A GEMM over `weights` weight elements per token: two FLOPs each, and its inputs are read."""
     return Op(name, "matmul", inputs, rows, stored, reads=inputs, flops=2 * weights)
 
 
 def _norm(name: str, source: str, width: int, stored: str) -> Op:
     """RMSNorm: reads its input and one fp32 reciprocal deviation; 8 FLOPs per element."""
-    return Op(name, "norm", (source,), ((1, width),), stored, (source,), (f"rstd {name}", 1),
-              flops=8 * width)  # fmt: skip
+    return Op(
+        name,
+        "norm",
+        (source,),
+        ((1, width),),
+        stored,
+        (source,),
+        (f"rstd {name}", 1),
+        flops=8 * width,
+    )
 
 
 @lru_cache(maxsize=64)
@@ -119,35 +128,70 @@ def _attention(arch: Architecture) -> tuple[Op, ...]:
         Op("x0", "boundary", rows=((1, h),)),
         _norm("norm1", "x0", h, "qkv_down"),
         # The rotary columns of the kv projection (rope elements per token) are not kept here.
-        _matmul("qkv_down", ("norm1",), ((1, q_lora), (1, kv_lora)), "bf16",
-                h * (q_lora + kv_lora + rope)),
-        Op("q_norm", "norm", ("qkv_down",), ((1, q_lora),), "q_up", ("qkv_down",),
-           ("rstd q_norm", 1), flops=8 * q_lora),
-        Op("kv_norm", "norm", ("qkv_down",), ((1, kv_lora),), "kv_up", ("qkv_down",),
-           ("rstd kv_norm", 1), flops=8 * kv_lora),
+        _matmul(
+            "qkv_down",
+            ("norm1",),
+            ((1, q_lora), (1, kv_lora)),
+            "bf16",
+            h * (q_lora + kv_lora + rope),
+        ),
+        Op(
+            "q_norm",
+            "norm",
+            ("qkv_down",),
+            ((1, q_lora),),
+            "q_up",
+            ("qkv_down",),
+            ("rstd q_norm", 1),
+            flops=8 * q_lora,
+        ),
+        Op(
+            "kv_norm",
+            "norm",
+            ("qkv_down",),
+            ((1, kv_lora),),
+            "kv_up",
+            ("qkv_down",),
+            ("rstd kv_norm", 1),
+            flops=8 * kv_lora,
+        ),
         _matmul("q_up", ("q_norm",), ((1, q_width),), "attn", q_lora * q_width),
         _matmul("kv_up", ("kv_norm",), ((1, kv_width),), "attn", kv_lora * kv_up),
         Op("rope_q", "elementwise", ("q_up",), ((1, q_width),), "attn", flops=6 * heads * rope),
         Op("rope_kv", "elementwise", ("kv_up",), ((1, kv_width),), "attn", flops=6 * rope),
         # Q K^T and P V: 2 * heads * (qk + v) FLOPs per visible position, half the sequence.
-        Op("attn", "attention", ("rope_q", "rope_kv"), ((1, out),), "o_proj",
-           ("rope_q", "rope_kv", "attn"), ("lse", heads),
-           flops_per_position=heads * (arch.qk_head_dim + arch.v_head_dim)),
+        Op(
+            "attn",
+            "attention",
+            ("rope_q", "rope_kv"),
+            ((1, out),),
+            "o_proj",
+            ("rope_q", "rope_kv", "attn"),
+            ("lse", heads),
+            flops_per_position=heads * (arch.qk_head_dim + arch.v_head_dim),
+        ),
         _matmul("o_proj", ("attn",), ((1, h),), "bf16", out * h),
         Op("x1", "add", ("o_proj", "x0"), ((1, h),)),
         _norm("norm2", "x1", h, "gate_up"),
-    )  # fmt: skip
+    )
 
 
 def _dense_ffn(arch: Architecture) -> tuple[Op, ...]:
     h, width = arch.hidden_size, arch.intermediate_size
     return (
         _matmul("gate_up", ("norm2",), ((1, 2 * width),), "swiglu_in", h * 2 * width),
-        Op("swiglu", "swiglu", ("gate_up",), ((1, width),), "ffn_down", ("gate_up",),
-           flops=6 * width),
+        Op(
+            "swiglu",
+            "swiglu",
+            ("gate_up",),
+            ((1, width),),
+            "ffn_down",
+            ("gate_up",),
+            flops=6 * width,
+        ),
         _matmul("ffn_down", ("swiglu",), ((1, h),), "bf16", width * h),
         Op("x2", "add", ("ffn_down", "x1"), ((1, h),)),
-    )  # fmt: skip
+    )
 
 
 def _moe_ffn(arch: Architecture) -> tuple[Op, ...]:
@@ -163,18 +207,39 @@ def _moe_ffn(arch: Architecture) -> tuple[Op, ...]:
     # The shared expert reads norm2 directly; routed experts read the dispatched copies.
     ffn_inputs = ("dispatch", "norm2") if shared else ("dispatch",)
     return (
-        Op("router", "matmul", ("norm2",), router_state, "fp32", ("norm2",),
-           flops=2 * h * arch.num_experts),
+        Op(
+            "router",
+            "matmul",
+            ("norm2",),
+            router_state,
+            "fp32",
+            ("norm2",),
+            flops=2 * h * arch.num_experts,
+        ),
         Op("dispatch", "comm", ("norm2", "router"), ((top, h),), "gate_up"),
         _matmul("gate_up", ffn_inputs, routed_and_shared(2), "swiglu_in", h * 2 * active_width),
         # Gate weights are applied here, so the combine's backward needs this output and the
         # router state, not the experts' outputs.
-        Op("swiglu", "swiglu", ("gate_up",), routed_and_shared(1), "ffn_down", ("gate_up",),
-           flops=6 * active_width),
+        Op(
+            "swiglu",
+            "swiglu",
+            ("gate_up",),
+            routed_and_shared(1),
+            "ffn_down",
+            ("gate_up",),
+            flops=6 * active_width,
+        ),
         # Convention: the shared expert's own output is never kept.
-        Op("ffn_down", "matmul", ("swiglu",), ((top, h),), "bf16", ("swiglu",),
-           flops=2 * active_width * h),
+        Op(
+            "ffn_down",
+            "matmul",
+            ("swiglu",),
+            ((top, h),),
+            "bf16",
+            ("swiglu",),
+            flops=2 * active_width * h,
+        ),
         Op("combine", "comm", ("ffn_down", "router"), ((1, h),), reads=("swiglu", "router")),
         Op("moe_add", "add", ("combine",), ((1, h),)),
         Op("x2", "add", ("moe_add", "x1"), ((1, h),)),
-    )  # fmt: skip
+    )

@@ -35,9 +35,7 @@ def pending(steps: Iterable[Step], num_chunks: int) -> list[Counts]:
     return list(_during(steps, num_chunks, "I", "W"))
 
 
-def _during(
-    steps: Iterable[Step], num_chunks: int, makes: str, releases: str
-) -> Iterator[Counts]:
+def _during(steps: Iterable[Step], num_chunks: int, makes: str, releases: str) -> Iterator[Counts]:
     counts = [0] * num_chunks
     held = set()  # a whole backward (B) releases stashes, but no output gradient was held for it
     for step in steps:

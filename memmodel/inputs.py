@@ -43,9 +43,7 @@ def parse_json_object(text: str, source: str) -> dict[str, object]:
     if not text.strip():
         raise ValueError(f"{source}: empty, one JSON object is needed")
     try:
-        value = json.loads(
-            text, object_pairs_hook=unique, parse_constant=refuse, parse_int=integer
-        )
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse, parse_int=integer)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{source}: not JSON (line {error.lineno}, column {error.colno}: {error.msg})"

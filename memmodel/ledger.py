@@ -34,8 +34,13 @@ class Line:
 
     __slots__ = ("bytes", "category", "divisors", "factors", "part")
 
-    def __init__(self, category: str, part: str, factors: tuple[Factor, ...],
-                 divisors: tuple[Factor, ...] = ()) -> None:  # fmt: skip
+    def __init__(
+        self,
+        category: str,
+        part: str,
+        factors: tuple[Factor, ...],
+        divisors: tuple[Factor, ...] = (),
+    ) -> None:
         self.category, self.part, self.factors, self.divisors = category, part, factors, divisors
         value: Number = 1
         for _, factor in factors:
@@ -144,9 +149,16 @@ def layer_counts(plan: Plan, chunks: tuple[Chunk, ...]) -> dict[str, int]:
 def _state_lines(plan: Plan, chunks: tuple[Chunk, ...]) -> Iterator[Line]:
     """Weights, gradients and optimizer states: the same parts, three times."""
     held = _layer_parts(plan, chunks)
-    ends = [plan.architecture.end_parts[name] for chunk in chunks for name, there in
-            (("embedding", chunk.embedding), ("final norm", chunk.head), ("head", chunk.head))
-            if there]  # fmt: skip
+    ends = [
+        plan.architecture.end_parts[name]
+        for chunk in chunks
+        for name, there in (
+            ("embedding", chunk.embedding),
+            ("final norm", chunk.head),
+            ("head", chunk.head),
+        )
+        if there
+    ]
     for state in STATES:
         divisors = _divisors(plan, state)
         per_param = _bytes_per_parameter(plan, state, in_block=True)
@@ -171,16 +183,22 @@ def _layer_parts(
         for part in arch.layer_parts[kind] if layers else ():
             merged[part] = merged.get(part, 0) + layers
     return [
-        (part.name, part.split, (
-            ("MoE layers", layers),
-            ("experts on this rank", arch.num_experts // plan.ep),
-            ("parameters per expert", part.elements // arch.num_experts),
-        ) if part.split == "experts" else (
-            ("layers", layers),
-            ("parameters per layer", part.elements),
-        ))
+        (
+            part.name,
+            part.split,
+            (
+                ("MoE layers", layers),
+                ("experts on this rank", arch.num_experts // plan.ep),
+                ("parameters per expert", part.elements // arch.num_experts),
+            )
+            if part.split == "experts"
+            else (
+                ("layers", layers),
+                ("parameters per layer", part.elements),
+            ),
+        )
         for part, layers in sorted(merged.items(), key=_place)
-    ]  # fmt: skip
+    ]
 
 
 def _place(item: tuple[Part, int]) -> int:
@@ -263,11 +281,21 @@ def _activation_lines(
                     split,
                 )
     ends = (
-        (EMBEDDING_PART, any(chunk.embedding for chunk in chunks), arch.hidden_size,
-         "bytes per element", EMBEDDING_OUTPUT_BYTES),
-        (HEAD_PART, any(chunk.head for chunk in chunks), arch.vocab_size,
-         "bytes per logit", HEAD_BYTES),
-    )  # fmt: skip
+        (
+            EMBEDDING_PART,
+            any(chunk.embedding for chunk in chunks),
+            arch.hidden_size,
+            "bytes per element",
+            EMBEDDING_OUTPUT_BYTES,
+        ),
+        (
+            HEAD_PART,
+            any(chunk.head for chunk in chunks),
+            arch.vocab_size,
+            "bytes per logit",
+            HEAD_BYTES,
+        ),
+    )
     for name, there, width, unit, size in ends:
         if there:
             factors = (*tokens, ("elements per token", width), (unit, size))

@@ -119,18 +119,30 @@ class Mesh:
         """Raise ValueError that names the first rule, in the order below, that is broken."""
         tp = f"tp = {self.tp}"
         rules: list[tuple[str, int, str, int]] = [
-            ("gpus", self.gpus, f"tp*cp*pp = {self.tp}*{self.cp}*{self.pp}",
-             self.tp * self.cp * self.pp),
+            (
+                "gpus",
+                self.gpus,
+                f"tp*cp*pp = {self.tp}*{self.cp}*{self.pp}",
+                self.tp * self.cp * self.pp,
+            ),
             *((name, width, tp, self.tp) for name, width in arch.tp_widths()),
-        ]  # fmt: skip
+        ]
         if arch.num_experts:
             rules += [
                 ("the number of routed experts", arch.num_experts, f"ep = {self.ep}", self.ep),
-                ("moe_intermediate_size", arch.moe_intermediate_size, f"etp = {self.etp}",
-                 self.etp),
-                ("gpus/pp", self.gpus // self.pp, f"ep*etp = {self.ep}*{self.etp}",
-                 self.ep * self.etp),
-            ]  # fmt: skip
+                (
+                    "moe_intermediate_size",
+                    arch.moe_intermediate_size,
+                    f"etp = {self.etp}",
+                    self.etp,
+                ),
+                (
+                    "gpus/pp",
+                    self.gpus // self.pp,
+                    f"ep*etp = {self.ep}*{self.etp}",
+                    self.ep * self.etp,
+                ),
+            ]
         rules.append(("seq_len", seq_len, f"tp*cp = {self.tp}*{self.cp}", self.tp * self.cp))
         for dividend_name, dividend, divisor_name, divisor in rules:
             if dividend % divisor:

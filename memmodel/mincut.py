@@ -33,8 +33,15 @@ class Cuts:
     Raises ValueError where networkx is missing.
     """
 
-    def __init__(self, block: Block, recipe: Recipe, *, dual_stash: bool = False,
-                 seq_len: int = 4096, replay_communication: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        block: Block,
+        recipe: Recipe,
+        *,
+        dual_stash: bool = False,
+        seq_len: int = 4096,
+        replay_communication: bool = False,
+    ) -> None:
         try:
             import networkx as nx
         except ImportError:

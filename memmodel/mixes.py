@@ -82,9 +82,13 @@ def cheapest_mix(
         if _Leaf(g, point) in counts
     )
     return Mix(
-        choices, found.total_bytes(max(best.kept)), best.replay_flops, found.forward_flops,
-        bound.flops, exact,
-    )  # fmt: skip
+        choices,
+        found.total_bytes(max(best.kept)),
+        best.replay_flops,
+        found.forward_flops,
+        bound.flops,
+        exact,
+    )
 
 
 class _Leaf(NamedTuple):
@@ -116,12 +120,13 @@ class _Partial(NamedTuple):
 
     def joined(self, part: _Part, group: Group) -> _Partial:
         return _Partial(
-            tuple(kept + alive * part.kept
-                  for kept, alive in zip(self.kept, group.alive, strict=True)),
+            tuple(
+                kept + alive * part.kept for kept, alive in zip(self.kept, group.alive, strict=True)
+            ),
             self.replay_flops + part.replay_flops,
             self.excess + part.excess,
             (self.chosen, part.chosen),
-        )  # fmt: skip
+        )
 
 
 class _TooManyError(Exception):

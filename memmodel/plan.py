@@ -78,9 +78,16 @@ class Plan:
         for name in ("replay", "save"):
             object.__setattr__(self, name, names(name, getattr(self, name)))
         for name, least, most in (
-            ("gpus", 1, MOST), ("tp", 1, MOST), ("cp", 1, MOST), ("pp", 1, MOST), ("ep", 1, MOST),
-            ("etp", 1, MOST), ("zero", 0, 3), ("seq_len", 1, MOST), ("microbatch_size", 1, MOST),
-        ):  # fmt: skip
+            ("gpus", 1, MOST),
+            ("tp", 1, MOST),
+            ("cp", 1, MOST),
+            ("pp", 1, MOST),
+            ("ep", 1, MOST),
+            ("etp", 1, MOST),
+            ("zero", 0, 3),
+            ("seq_len", 1, MOST),
+            ("microbatch_size", 1, MOST),
+        ):
             check_integer(name, getattr(self, name), least, most)
         for name in ("virtual_stages", "microbatches"):
             if getattr(self, name) is not None:
@@ -100,8 +107,11 @@ class Plan:
         self.mesh.check(self.architecture, self.seq_len)
         _ = self.recipe_formats, self.marks, self.chunks_of_rank
         if self.pp > 1:
-            size = {"pp": self.pp, "microbatches": self.num_microbatches,
-                    "virtual_stages": self.num_virtual_stages}  # fmt: skip
+            size = {
+                "pp": self.pp,
+                "microbatches": self.num_microbatches,
+                "virtual_stages": self.num_virtual_stages,
+            }
             check_schedule(self.schedule, **size)
             check_forwards(**size)
 
@@ -126,8 +136,15 @@ class Plan:
 
     @cached_property
     def mesh(self) -> Mesh:
-        return Mesh(gpus=self.gpus, tp=self.tp, cp=self.cp, pp=self.pp, ep=self.ep, etp=self.etp,
-                    zero=self.zero)  # fmt: skip
+        return Mesh(
+            gpus=self.gpus,
+            tp=self.tp,
+            cp=self.cp,
+            pp=self.pp,
+            ep=self.ep,
+            etp=self.etp,
+            zero=self.zero,
+        )
 
     @cached_property
     def recipe_formats(self) -> Recipe:

@@ -83,9 +83,12 @@ def frontier(
 ) -> Frontier:
     """The frontier of a block, from the price of every policy. Raises as `price` does."""
     policies, kept, flops = price(
-        block, recipe, dual_stash=dual_stash, seq_len=seq_len,
+        block,
+        recipe,
+        dual_stash=dual_stash,
+        seq_len=seq_len,
         replay_communication=replay_communication,
-    )  # fmt: skip
+    )
     import numpy as np
 
     order = np.argsort(flops, kind="stable")

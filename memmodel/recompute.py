@@ -21,14 +21,28 @@ _DSV3 = ("norm1", "norm2", "q_norm", "kv_norm", "q_up", "kv_up", "rope_q", "rope
 # What each named policy replays, where the block has it; None is every op that carries a mark.
 # dsv3: DeepSeek-V3 report 3.2.3 (norms, MLA up-projections) and 3.3.3 (SwiGLU); RoPE follows from
 # the up-projections it sits on.
-POLICIES: Mapping[str, tuple[str, ...] | None] = MappingProxyType({
-    "none": (),
-    "dsv3": _DSV3,
-    "selective": (*_DSV3, "gate_up"),
-    "attn-replay": ("norm1", "qkv_down", "q_norm", "kv_norm", "q_up", "kv_up", "rope_q", "rope_kv",
-                    "attn", "o_proj", "x1", "swiglu"),
-    "full": None,
-})  # fmt: skip
+POLICIES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
+    {
+        "none": (),
+        "dsv3": _DSV3,
+        "selective": (*_DSV3, "gate_up"),
+        "attn-replay": (
+            "norm1",
+            "qkv_down",
+            "q_norm",
+            "kv_norm",
+            "q_up",
+            "kv_up",
+            "rope_q",
+            "rope_kv",
+            "attn",
+            "o_proj",
+            "x1",
+            "swiglu",
+        ),
+        "full": None,
+    }
+)
 
 
 def marks(
@@ -136,9 +150,7 @@ def _cost(ops: Iterable[Op], recipe: Recipe, seq_len: int) -> int | float:
 
 def _needed(block: Block, tensor: str, replayed: Marks) -> bool:
     """Whether a backward reads the tensor or a replayed op takes it as an input."""
-    return bool(block.readers[tensor]) or any(
-        op.name in replayed for op in block.consumers[tensor]
-    )
+    return bool(block.readers[tensor]) or any(op.name in replayed for op in block.consumers[tensor])
 
 
 def _read_by_gemm(block: Block, tensor: str, replayed: Marks) -> bool:
@@ -163,8 +175,9 @@ def tensor_bytes(op: Op, recipe: Recipe) -> int:
     return one * recipe.copies(op.stored)
 
 
-def _kept(op: Op, block: Block, recipe: Recipe, replayed: Marks,
-          dual_stash: bool) -> tuple[int, int, bool]:  # fmt: skip
+def _kept(
+    op: Op, block: Block, recipe: Recipe, replayed: Marks, dual_stash: bool
+) -> tuple[int, int, bool]:
     """Bytes per token of an op's output and of its statistic; whether in both orientations."""
     if op.name in replayed or op.name == "x2":
         return 0, 0, False
@@ -199,5 +212,12 @@ def stash(block: Block, recipe: Recipe, replayed: Marks, dual_stash: bool = Fals
         if twice:
             dual.append(op.name)
     tensors |= aux
-    return Stash(block, recipe, replayed, dual_stash, MappingProxyType(tensors),
-                 sum(tensors.values()), tuple(dual))  # fmt: skip
+    return Stash(
+        block,
+        recipe,
+        replayed,
+        dual_stash,
+        MappingProxyType(tensors),
+        sum(tensors.values()),
+        tuple(dual),
+    )

@@ -28,8 +28,13 @@ def figure_key(figure: Figure, fixed: Mapping[str, str]) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", "-".join([figure.name, *fixed.values()]))
 
 
-def figure_html(figure: Figure, *, fixed: Mapping[str, str] | None = None, key: str = "",
-                links: Mapping[str, Figure] | None = None) -> str:  # fmt: skip
+def figure_html(
+    figure: Figure,
+    *,
+    fixed: Mapping[str, str] | None = None,
+    key: str = "",
+    links: Mapping[str, Figure] | None = None,
+) -> str:
     """Return the whole block of a figure for a page.
 
     Knobs named in `fixed` keep the given value and have no control. `key` names the figure in ids

@@ -58,8 +58,14 @@ class _Page:
     links: Mapping[str, str]
 
 
-def svg(scene: Scene, *, uid: str, title: str, knobs: Collection[str] = (),
-        links: Mapping[str, str] = MappingProxyType({})) -> str:  # fmt: skip
+def svg(
+    scene: Scene,
+    *,
+    uid: str,
+    title: str,
+    knobs: Collection[str] = (),
+    links: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return `scene` as one SVG element.
 
     `uid` makes the ids in it unique on its page; groups whose knob is among `knobs` become

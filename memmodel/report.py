@@ -43,15 +43,23 @@ def account_document(found: Account, ranks: Sequence[RankLedger]) -> Document:
     plan, mesh, gpu = found.plan, found.plan.mesh, device(found.plan.device)
     return {
         "plan": plan.resolved(),
-        "mesh": {"gpus": mesh.gpus, "tp": mesh.tp, "cp": mesh.cp, "pp": mesh.pp, "dp": mesh.dp,
-                 "ep": mesh.ep, "etp": mesh.etp, "edp": mesh.edp},
+        "mesh": {
+            "gpus": mesh.gpus,
+            "tp": mesh.tp,
+            "cp": mesh.cp,
+            "pp": mesh.pp,
+            "dp": mesh.dp,
+            "ep": mesh.ep,
+            "etp": mesh.etp,
+            "edp": mesh.edp,
+        },
         "ranks": [_rank_document(ledger) for ledger in ranks],
         "peak_rank": found.peak.rank,
         "fits": found.fits,
         "nominal_bytes": gpu.nominal_bytes,
         "usable_bytes": gpu.usable_bytes,
         "slack_bytes": plain(found.slack_bytes),
-    }  # fmt: skip
+    }
 
 
 def _rank_document(ledger: RankLedger) -> Document:
@@ -173,13 +181,20 @@ def block_text(found: Stash, seq_len: int) -> str:
         mark = {"x0": "input", "x2": "output"}.get(
             name, "replay" if name in found.replayed else "save"
         )
-        notes = [word for word, names in (("pointless", found.pointless),
-                                          ("neutral", found.neutral), ("dual", found.dual))
-                 if name in names]  # fmt: skip
+        notes = [
+            word
+            for word, names in (
+                ("pointless", found.pointless),
+                ("neutral", found.neutral),
+                ("dual", found.dual),
+            )
+            if name in names
+        ]
         kept = found.tensors.get(name, 0)
         flops = op.forward_flops(seq_len) / 1e6
-        rows.append([name, mark, fmt if kept else "", f"{kept:,}", f"{flops:,.1f}",
-                     ", ".join(notes)])  # fmt: skip
+        rows.append(
+            [name, mark, fmt if kept else "", f"{kept:,}", f"{flops:,.1f}", ", ".join(notes)]
+        )
     statistics = found.bytes_per_token - sum(
         size for name, size in found.tensors.items() if name in found.block.by_name
     )
@@ -211,12 +226,15 @@ def params_document(arch: Architecture) -> Document:
         "mtp": arch.mtp_parameters,
         "by_class": {cls: arch.parameters(cls) for cls in CLASSES},
         "layers": [
-            {"kind": kind, "count": arch.num_layers(kind),
-             "parameters": arch.layer_parameters(kind)}
+            {
+                "kind": kind,
+                "count": arch.num_layers(kind),
+                "parameters": arch.layer_parameters(kind),
+            }
             for kind in arch.kinds
         ],
         "notes": list(arch.notes),
-    }  # fmt: skip
+    }
 
 
 def params_text(arch: Architecture) -> str:
@@ -231,8 +249,7 @@ def params_text(arch: Architecture) -> str:
     if arch.num_mtp_layers:
         rows.append(["MTP, on top", f"{arch.mtp_parameters:,}", "not in the total"])
     layers = ", ".join(
-        f"{number} {kind} {'layer' if number == 1 else 'layers'} of "
-        f"{arch.layer_parameters(kind):,}"
+        f"{number} {kind} {'layer' if number == 1 else 'layers'} of {arch.layer_parameters(kind):,}"
         for kind in arch.kinds
         for number in (arch.num_layers(kind),)
     )
@@ -246,8 +263,10 @@ def params_text(arch: Architecture) -> str:
 def schedule_document(name: str, *, pp: int, microbatches: int, virtual_stages: int) -> Document:
     """The JSON of `schedule`: peaks, bubble and order, in unit costs."""
     size: dict[str, Any] = {
-        "pp": pp, "microbatches": microbatches, "virtual_stages": virtual_stages,
-    }  # fmt: skip
+        "pp": pp,
+        "microbatches": microbatches,
+        "virtual_stages": virtual_stages,
+    }
     peaks, run = schedule.peaks(name, **size), schedule.timeline(name, **size)
     return {
         "peak_stashes": [sum(by_chunk) for by_chunk in peaks],
@@ -262,15 +281,24 @@ def schedule_document(name: str, *, pp: int, microbatches: int, virtual_stages: 
 def schedule_text(name: str, *, pp: int, microbatches: int, virtual_stages: int) -> str:
     """A row for each rank: its peak, its idle time and how its order begins."""
     size: dict[str, Any] = {
-        "pp": pp, "microbatches": microbatches, "virtual_stages": virtual_stages,
-    }  # fmt: skip
+        "pp": pp,
+        "microbatches": microbatches,
+        "virtual_stages": virtual_stages,
+    }
     peaks, run = schedule.peaks(name, **size), schedule.timeline(name, **size)
     rows = [["rank", "peak", "by chunk", "idle", "order"]]
     for rank, (by_chunk, steps) in enumerate(zip(peaks, run.orders, strict=True)):
         begin = " ".join("+".join(map(str, step)) for step in steps[:8])
         more = " ..." if len(steps) > 8 else ""
-        rows.append([str(rank), str(sum(by_chunk)), " + ".join(map(str, by_chunk)),
-                     f"{run.bubbles[rank]:,}", begin + more])  # fmt: skip
+        rows.append(
+            [
+                str(rank),
+                str(sum(by_chunk)),
+                " + ".join(map(str, by_chunk)),
+                f"{run.bubbles[rank]:,}",
+                begin + more,
+            ]
+        )
     return (
         f"{schedule.SCHEDULES[name].title}, {pp} ranks, {microbatches} microbatches: "
         f"bubble {run.bubble:,} of {run.makespan:,} "

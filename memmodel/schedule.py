@@ -20,9 +20,22 @@ from memmodel.orders import Action, Step
 from memmodel.timeline import Timeline
 
 __all__ = [
-    "RELEASES", "SCHEDULES", "Action", "Kind", "Step", "Timeline",
-    "alive", "check", "moments", "order", "peak", "peaks", "pending", "stages", "timeline",
-]  # fmt: skip
+    "RELEASES",
+    "SCHEDULES",
+    "Action",
+    "Kind",
+    "Step",
+    "Timeline",
+    "alive",
+    "check",
+    "moments",
+    "order",
+    "peak",
+    "peaks",
+    "pending",
+    "stages",
+    "timeline",
+]
 
 
 @dataclass(frozen=True)

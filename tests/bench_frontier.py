@@ -32,16 +32,25 @@ def main() -> None:
     for label, figure, aim in (
         ("price of all 2^17 policies", best_us(lambda: planner.price(moe, bf16), 1), ""),
         ("the same and their frontier", best_us(lambda: planner.frontier(moe, bf16), 1), ""),
-        ("price of all 2^19 policies",
-         best_us(lambda: planner.price(moe, bf16, replay_communication=True), 1), "100 ms"),
-        ("the same and their frontier",
-         best_us(lambda: planner.frontier(moe, bf16, replay_communication=True), 1), ""),
-        ("that frontier mark by mark, as in the page",
-         best_us(lambda: uncached(moe, bf16, replay_communication=True), 1), ""),
+        (
+            "price of all 2^19 policies",
+            best_us(lambda: planner.price(moe, bf16, replay_communication=True), 1),
+            "100 ms",
+        ),
+        (
+            "the same and their frontier",
+            best_us(lambda: planner.frontier(moe, bf16, replay_communication=True), 1),
+            "",
+        ),
+        (
+            "that frontier mark by mark, as in the page",
+            best_us(lambda: uncached(moe, bf16, replay_communication=True), 1),
+            "",
+        ),
         ("one minimum cut", best_us(lambda: Cuts(moe, bf16).best(Fraction(1600)), 1), ""),
         ("the whole hull by minimum cuts", best_us(Cuts(moe, bf16).corners, 1), ""),
         (f"mix of an interior rank, slowest of {len(BUDGETS_GIB)} budgets", slowest, ""),
-    ):  # fmt: skip
+    ):
         print(f"{label:50} {figure / 1e3:8.1f} ms" + (f"  (aim: {aim})" if aim else ""))
 
 

@@ -78,25 +78,49 @@ def main() -> None:
     peak = account(plan).peak.rank
     print(machine())
     for label, figure, unit, aim in (
-        ("ledger of the peak rank, stash cached", best_us(lambda: rank_ledger(plan, peak), 500),
-         "us", "under 100 us"),
+        (
+            "ledger of the peak rank, stash cached",
+            best_us(lambda: rank_ledger(plan, peak), 500),
+            "us",
+            "under 100 us",
+        ),
         ("the same with its total", best_us(lambda: rank_ledger(plan, peak).total, 500), "us", ""),
-        ("ledger of rank 0, with its total", best_us(lambda: rank_ledger(plan, 0).total, 500),
-         "us", ""),
+        (
+            "ledger of rank 0, with its total",
+            best_us(lambda: rank_ledger(plan, 0).total, 500),
+            "us",
+            "",
+        ),
         ("ledgers of all 8 ranks", best_us(lambda: account(plan).peak.total, 50), "us", ""),
-        ("a new plan, checked, and all its ledgers",
-         best_us(lambda: account(Plan()).peak.total, 50), "us", ""),
+        (
+            "a new plan, checked, and all its ledgers",
+            best_us(lambda: account(Plan()).peak.total, 50),
+            "us",
+            "",
+        ),
         ("all ledgers of the default plan, uncached", uncached(), "ms", ""),
-        ("all ledgers at pp 16, 64 microbatches, uncached", uncached(pp=16, microbatches=64), "ms",
-         "under 5 ms"),
-        ("all ledgers at pp 16, 1024 microbatches, uncached",
-         uncached(pp=16, microbatches=1024), "ms", ""),
+        (
+            "all ledgers at pp 16, 64 microbatches, uncached",
+            uncached(pp=16, microbatches=64),
+            "ms",
+            "under 5 ms",
+        ),
+        (
+            "all ledgers at pp 16, 1024 microbatches, uncached",
+            uncached(pp=16, microbatches=1024),
+            "ms",
+            "",
+        ),
         ("an empty Python process", best_process_ms("-c", "pass"), "ms", ""),
         ("import memmodel", best_process_ms("-c", "import memmodel"), "ms", ""),
         ("memmodel account", best_process_ms("-m", "memmodel", "account"), "ms", "under 150 ms"),
-        ("memmodel account --rank all --json",
-         best_process_ms("-m", "memmodel", "account", "--rank", "all", "--json"), "ms", ""),
-    ):  # fmt: skip
+        (
+            "memmodel account --rank all --json",
+            best_process_ms("-m", "memmodel", "account", "--rank", "all", "--json"),
+            "ms",
+            "",
+        ),
+    ):
         print(f"{label:50} {figure:8.1f} {unit}" + (f"  (aim: {aim})" if aim else ""))
 
 

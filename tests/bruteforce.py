@@ -38,14 +38,23 @@ class Shape:
     def config(self, dense_layers: int = 3, layers: int = 61) -> dict[str, object]:
         """The Hugging Face config that has these dimensions."""
         return {
-            "model_type": "deepseek_v3", "hidden_size": self.hidden, "vocab_size": 1000,
-            "num_hidden_layers": layers, "first_k_dense_replace": dense_layers,
-            "num_attention_heads": self.heads, "qk_nope_head_dim": self.nope,
-            "qk_rope_head_dim": self.rope, "v_head_dim": self.v, "q_lora_rank": self.q_lora,
-            "kv_lora_rank": self.kv_lora, "intermediate_size": self.dense_width,
-            "moe_intermediate_size": self.expert_width, "n_routed_experts": self.experts,
-            "num_experts_per_tok": self.top, "n_shared_experts": self.shared,
-        }  # fmt: skip
+            "model_type": "deepseek_v3",
+            "hidden_size": self.hidden,
+            "vocab_size": 1000,
+            "num_hidden_layers": layers,
+            "first_k_dense_replace": dense_layers,
+            "num_attention_heads": self.heads,
+            "qk_nope_head_dim": self.nope,
+            "qk_rope_head_dim": self.rope,
+            "v_head_dim": self.v,
+            "q_lora_rank": self.q_lora,
+            "kv_lora_rank": self.kv_lora,
+            "intermediate_size": self.dense_width,
+            "moe_intermediate_size": self.expert_width,
+            "n_routed_experts": self.experts,
+            "num_experts_per_tok": self.top,
+            "n_shared_experts": self.shared,
+        }
 
 
 @dataclass(frozen=True)
@@ -70,40 +79,110 @@ def table(kind: str, d: Shape) -> list[Row]:
     rows = [
         Row("x0", "boundary", (), ((1, h),), "bf16", ()),
         Row("norm1", "norm", ("x0",), ((1, h),), "qkv_down", ("x0",), ("rstd norm1", 4), 8 * h),
-        Row("qkv_down", "matmul", ("norm1",), ((1, d.q_lora), (1, d.kv_lora)), "bf16", ("norm1",),
-            flops=2 * h * d.q_lora + 2 * h * (d.kv_lora + d.rope)),
-        Row("q_norm", "norm", ("qkv_down",), ((1, d.q_lora),), "q_up", ("qkv_down",),
-            ("rstd q_norm", 4), 8 * d.q_lora),
-        Row("kv_norm", "norm", ("qkv_down",), ((1, d.kv_lora),), "kv_up", ("qkv_down",),
-            ("rstd kv_norm", 4), 8 * d.kv_lora),
-        Row("q_up", "matmul", ("q_norm",), ((1, heads * q_dim),), "attn", ("q_norm",),
-            flops=2 * d.q_lora * heads * q_dim),
-        Row("kv_up", "matmul", ("kv_norm",), ((1, heads * (q_dim + d.v)),), "attn", ("kv_norm",),
-            flops=2 * d.kv_lora * heads * (d.nope + d.v)),
-        Row("rope_q", "elementwise", ("q_up",), ((1, heads * q_dim),), "attn", (),
-            flops=6 * heads * d.rope),
-        Row("rope_kv", "elementwise", ("kv_up",), ((1, heads * (q_dim + d.v)),), "attn", (),
-            flops=6 * d.rope),
-        Row("attn", "attention", ("rope_q", "rope_kv"), ((1, heads * d.v),), "o_proj",
-            ("rope_q", "rope_kv", "attn"), ("lse", 4 * heads),
-            flops_per_position=2 * heads * (q_dim + d.v) // 2),
-        Row("o_proj", "matmul", ("attn",), ((1, h),), "bf16", ("attn",),
-            flops=2 * heads * d.v * h),
+        Row(
+            "qkv_down",
+            "matmul",
+            ("norm1",),
+            ((1, d.q_lora), (1, d.kv_lora)),
+            "bf16",
+            ("norm1",),
+            flops=2 * h * d.q_lora + 2 * h * (d.kv_lora + d.rope),
+        ),
+        Row(
+            "q_norm",
+            "norm",
+            ("qkv_down",),
+            ((1, d.q_lora),),
+            "q_up",
+            ("qkv_down",),
+            ("rstd q_norm", 4),
+            8 * d.q_lora,
+        ),
+        Row(
+            "kv_norm",
+            "norm",
+            ("qkv_down",),
+            ((1, d.kv_lora),),
+            "kv_up",
+            ("qkv_down",),
+            ("rstd kv_norm", 4),
+            8 * d.kv_lora,
+        ),
+        Row(
+            "q_up",
+            "matmul",
+            ("q_norm",),
+            ((1, heads * q_dim),),
+            "attn",
+            ("q_norm",),
+            flops=2 * d.q_lora * heads * q_dim,
+        ),
+        Row(
+            "kv_up",
+            "matmul",
+            ("kv_norm",),
+            ((1, heads * (q_dim + d.v)),),
+            "attn",
+            ("kv_norm",),
+            flops=2 * d.kv_lora * heads * (d.nope + d.v),
+        ),
+        Row(
+            "rope_q",
+            "elementwise",
+            ("q_up",),
+            ((1, heads * q_dim),),
+            "attn",
+            (),
+            flops=6 * heads * d.rope,
+        ),
+        Row(
+            "rope_kv",
+            "elementwise",
+            ("kv_up",),
+            ((1, heads * (q_dim + d.v)),),
+            "attn",
+            (),
+            flops=6 * d.rope,
+        ),
+        Row(
+            "attn",
+            "attention",
+            ("rope_q", "rope_kv"),
+            ((1, heads * d.v),),
+            "o_proj",
+            ("rope_q", "rope_kv", "attn"),
+            ("lse", 4 * heads),
+            flops_per_position=2 * heads * (q_dim + d.v) // 2,
+        ),
+        Row("o_proj", "matmul", ("attn",), ((1, h),), "bf16", ("attn",), flops=2 * heads * d.v * h),
         Row("x1", "add", ("o_proj", "x0"), ((1, h),), "bf16", ()),
         Row("norm2", "norm", ("x1",), ((1, h),), "gate_up", ("x1",), ("rstd norm2", 4), 8 * h),
-    ]  # fmt: skip
+    ]
     if kind == "dense":
         w = d.dense_width
         return [
             *rows,
-            Row("gate_up", "matmul", ("norm2",), ((1, 2 * w),), "swiglu_in", ("norm2",),
-                flops=2 * h * 2 * w),
-            Row("swiglu", "elementwise", ("gate_up",), ((1, w),), "ffn_down", ("gate_up",),
-                flops=6 * w),
-            Row("ffn_down", "matmul", ("swiglu",), ((1, h),), "bf16", ("swiglu",),
-                flops=2 * w * h),
+            Row(
+                "gate_up",
+                "matmul",
+                ("norm2",),
+                ((1, 2 * w),),
+                "swiglu_in",
+                ("norm2",),
+                flops=2 * h * 2 * w,
+            ),
+            Row(
+                "swiglu",
+                "elementwise",
+                ("gate_up",),
+                ((1, w),),
+                "ffn_down",
+                ("gate_up",),
+                flops=6 * w,
+            ),
+            Row("ffn_down", "matmul", ("swiglu",), ((1, h),), "bf16", ("swiglu",), flops=2 * w * h),
             Row("x2", "add", ("ffn_down", "x1"), (), "bf16", ()),
-        ]  # fmt: skip
+        ]
     w, top = d.expert_width, d.top
     experts = top + d.shared
     shared = ("norm2",) if d.shared else ()
@@ -114,19 +193,47 @@ def table(kind: str, d: Shape) -> list[Row]:
 
     return [
         *rows,
-        Row("router", "matmul", ("norm2",), ((1, 2 * d.experts), (1, 4 * top)), "fp32",
-            ("norm2",), flops=2 * h * d.experts),
+        Row(
+            "router",
+            "matmul",
+            ("norm2",),
+            ((1, 2 * d.experts), (1, 4 * top)),
+            "fp32",
+            ("norm2",),
+            flops=2 * h * d.experts,
+        ),
         Row("dispatch", "comm", ("norm2", "router"), ((top, h),), "gate_up", ()),
-        Row("gate_up", "matmul", ("dispatch", *shared), per_expert(2 * w), "swiglu_in",
-            ("dispatch", *shared), flops=experts * 2 * h * 2 * w),
-        Row("swiglu", "elementwise", ("gate_up",), per_expert(w), "ffn_down", ("gate_up",),
-            flops=6 * experts * w),
-        Row("ffn_down", "matmul", ("swiglu",), ((top, h),), "bf16", ("swiglu",),
-            flops=experts * 2 * w * h),
+        Row(
+            "gate_up",
+            "matmul",
+            ("dispatch", *shared),
+            per_expert(2 * w),
+            "swiglu_in",
+            ("dispatch", *shared),
+            flops=experts * 2 * h * 2 * w,
+        ),
+        Row(
+            "swiglu",
+            "elementwise",
+            ("gate_up",),
+            per_expert(w),
+            "ffn_down",
+            ("gate_up",),
+            flops=6 * experts * w,
+        ),
+        Row(
+            "ffn_down",
+            "matmul",
+            ("swiglu",),
+            ((top, h),),
+            "bf16",
+            ("swiglu",),
+            flops=experts * 2 * w * h,
+        ),
         Row("combine", "comm", ("ffn_down", "router"), ((1, h),), "bf16", ("swiglu", "router")),
         Row("moe_add", "add", ("combine",), ((1, h),), "bf16", ()),
         Row("x2", "add", ("moe_add", "x1"), (), "bf16", ()),
-    ]  # fmt: skip
+    ]
 
 
 # The recipes as they are told; every other site is bf16.
@@ -220,8 +327,15 @@ def site_formats(recipe: str, formats: Mapping[str, str]) -> dict[str, str]:
     return {"bf16": "bf16", "fp32": "fp32"} | RECIPES[recipe] | dict(formats)
 
 
-def keep(kind: str, shape: Shape, replayed: frozenset[str], recipe: str,
-         formats: Mapping[str, str], *, dual_stash: bool) -> Kept:  # fmt: skip
+def keep(
+    kind: str,
+    shape: Shape,
+    replayed: frozenset[str],
+    recipe: str,
+    formats: Mapping[str, str],
+    *,
+    dual_stash: bool,
+) -> Kept:
     """Run a step and weigh what it had to keep."""
     rows = table(kind, shape)
     step = Step(rows, replayed)
@@ -277,8 +391,15 @@ def markable(kind: str, shape: Shape) -> list[str]:
     return [row.name for row in table(kind, shape) if row.name not in ("x0", "x2")]
 
 
-def neutral(kind: str, shape: Shape, replayed: frozenset[str], recipe: str,
-            formats: Mapping[str, str], *, dual_stash: bool) -> frozenset[str]:  # fmt: skip
+def neutral(
+    kind: str,
+    shape: Shape,
+    replayed: frozenset[str],
+    recipe: str,
+    formats: Mapping[str, str],
+    *,
+    dual_stash: bool,
+) -> frozenset[str]:
     """Marks whose flip alone leaves the kept bytes as they are."""
 
     def total(marks: frozenset[str]) -> int:
@@ -297,8 +418,14 @@ def flops(kind: str, shape: Shape, replayed: frozenset[str] | None, seq_len: int
     )
 
 
-def cost(kind: str, shape: Shape, replayed: frozenset[str] | None, recipe: str,
-         formats: Mapping[str, str], seq_len: int) -> Fraction:  # fmt: skip
+def cost(
+    kind: str,
+    shape: Shape,
+    replayed: frozenset[str] | None,
+    recipe: str,
+    formats: Mapping[str, str],
+    seq_len: int,
+) -> Fraction:
     """The same with an fp8 GEMM at half its FLOPs."""
     at = site_formats(recipe, formats)
     total = Fraction(0)

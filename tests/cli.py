@@ -46,5 +46,9 @@ def check_line(err: str) -> str:
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "memmodel", *arguments],
-        cwd=ROOT, capture_output=True, check=False, timeout=60, **options,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        **options,
+    )

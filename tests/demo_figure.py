@@ -57,9 +57,16 @@ def draw(policy: str, ranks: str, ghost: str, selected: str) -> Scene:
         x = x_of(2**power)
         marks.append(Line(x, TOP - 8, x, TOP + 4 * PITCH, "grid"))
         marks.append(
-            Text(x, TOP + 4 * PITCH + 18, f"{2**power} GiB", "muted", 12, "middle",
-                 id=f"tick-{power}")
-        )  # fmt: skip
+            Text(
+                x,
+                TOP + 4 * PITCH + 18,
+                f"{2**power} GiB",
+                "muted",
+                12,
+                "middle",
+                id=f"tick-{power}",
+            )
+        )
     limit = x_of(64)
     marks.append(Line(limit, TOP - 8, limit, TOP + 4 * PITCH, "limit", dash=True, id="limit"))
     marks.append(Text(limit, TOP - 14, "64 GiB", "limit", 12, "middle", id="limit-label"))

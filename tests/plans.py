@@ -31,13 +31,22 @@ def valid_plans(draw: st.DrawFn, /, **fixed: Any) -> dict[str, Any]:
     etp = 2 ** draw(st.integers(0, 3))
     gpus = pp * lcm(tp * cp, ep * etp) * draw(st.integers(1, 3))
     return {
-        "gpus": gpus, "tp": tp, "cp": cp, "pp": pp, "ep": ep, "etp": etp,
-        "zero": draw(st.integers(0, 3)), "schedule": schedule, "virtual_stages": virtual_stages,
-        "microbatches": microbatches, "seq_len": SEQ_LEN,
+        "gpus": gpus,
+        "tp": tp,
+        "cp": cp,
+        "pp": pp,
+        "ep": ep,
+        "etp": etp,
+        "zero": draw(st.integers(0, 3)),
+        "schedule": schedule,
+        "virtual_stages": virtual_stages,
+        "microbatches": microbatches,
+        "seq_len": SEQ_LEN,
         "microbatch_size": draw(st.integers(1, 3)),
         "recipe": draw(st.sampled_from(sorted(RECIPES))),
         "recompute": draw(st.sampled_from(sorted(POLICIES))),
         "optimizer": draw(st.sampled_from(sorted(OPTIMIZERS))),
-        "dual_stash": draw(st.booleans()), "fp8_params": draw(st.booleans()),
+        "dual_stash": draw(st.booleans()),
+        "fp8_params": draw(st.booleans()),
         "reserve_gib": draw(st.sampled_from([0, 3, 0.1])),
-    } | fixed  # fmt: skip
+    } | fixed

@@ -52,8 +52,11 @@ def test_deepseek_v3_tensor_by_tensor() -> None:
     dense = sum(tensor.elements for tensor in DSV3.layer_tensors("dense") if "mlp" in tensor.name)
     assert dense == 396_361_728
     ends = {tensor.name: tensor.elements for tensor in DSV3.end_tensors()}
-    assert ends == {"model.embed_tokens": wanted["embedding"], "lm_head": wanted["lm_head"],
-                    "model.norm": wanted["final_norm"]}  # fmt: skip
+    assert ends == {
+        "model.embed_tokens": wanted["embedding"],
+        "lm_head": wanted["lm_head"],
+        "model.norm": wanted["final_norm"],
+    }
 
 
 @pytest.mark.parametrize("name", FAMILY)

@@ -43,9 +43,22 @@ def test_flags_apply_to_every_line_of_a_batch(capsys: Output, tmp_path: Path) ->
 def test_bad_and_blank_lines_lose_nothing(
     capsys: Output, tmp_path: Path, newline: bytes, last: bytes
 ) -> None:
-    lines = [GOOD, b"", BAD, b"  \t", b'{"pp": 8', GOOD, b"\xff", b"null", b"[" * 10_000,
-             b'{"a": NaN}', b'{"pp": 8, "pp": 8}', b'{"pp": 9' + b"9" * 5000 + b"}",
-             b'{"model": "\\ud800"}', GOOD]  # fmt: skip
+    lines = [
+        GOOD,
+        b"",
+        BAD,
+        b"  \t",
+        b'{"pp": 8',
+        GOOD,
+        b"\xff",
+        b"null",
+        b"[" * 10_000,
+        b'{"a": NaN}',
+        b'{"pp": 8, "pp": 8}',
+        b'{"pp": 9' + b"9" * 5000 + b"}",
+        b'{"model": "\\ud800"}',
+        GOOD,
+    ]
     path = tmp_path / "plans.jsonl"
     path.write_bytes(newline.join(lines) + (last and newline))
     status, found, err = batch(capsys, path)

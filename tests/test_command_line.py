@@ -22,8 +22,16 @@ PLAN_FIELDS = [name for name, *_ in field_help()]
 
 def test_account_has_every_key_of_the_contract(capsys: Output) -> None:
     found = answer(capsys, "account")
-    assert set(found) >= {"plan", "mesh", "ranks", "peak_rank", "fits", "nominal_bytes",
-                          "usable_bytes", "slack_bytes"}  # fmt: skip
+    assert set(found) >= {
+        "plan",
+        "mesh",
+        "ranks",
+        "peak_rank",
+        "fits",
+        "nominal_bytes",
+        "usable_bytes",
+        "slack_bytes",
+    }
     assert found["plan"] == Plan().resolved()
     assert (found["mesh"]["dp"], found["mesh"]["edp"]) == (256, 4)
     assert found["peak_rank"] == 1
@@ -33,13 +41,23 @@ def test_account_has_every_key_of_the_contract(capsys: Output) -> None:
     assert found["slack_bytes"] == 80 * 2**30 - 66_296_545_344
     (rank,) = found["ranks"]
     assert {name: rank[name] for name in rank if name != "lines"} == {
-        "rank": 1, "layers": [[3, 7], [55, 59]], "embedding": False, "head": False,
-        "stashes": [15, 2], "weights": 6_546_526_208, "gradients": 13_093_052_416,
-        "optimizer": 2_876_821_568, "activations": 43_780_145_152, "reserve": 0,
+        "rank": 1,
+        "layers": [[3, 7], [55, 59]],
+        "embedding": False,
+        "head": False,
+        "stashes": [15, 2],
+        "weights": 6_546_526_208,
+        "gradients": 13_093_052_416,
+        "optimizer": 2_876_821_568,
+        "activations": 43_780_145_152,
+        "reserve": 0,
         "total": 66_296_545_344,
-    }  # fmt: skip
-    (experts,) = [line for line in rank["lines"] if line["category"] == "optimizer"
-                  and line["part"] == "routed experts"]  # fmt: skip
+    }
+    (experts,) = [
+        line
+        for line in rank["lines"]
+        if line["category"] == "optimizer" and line["part"] == "routed experts"
+    ]
     assert experts["bytes"] == 2_818_572_288
     assert experts["factors"][:2] == [["MoE layers", 8], ["experts on this rank", 4]]
     assert experts["divisors"] == [["EDP", 4]]
@@ -95,8 +113,9 @@ def test_whole_values_are_integers_everywhere(capsys: Output) -> None:
     def walk(value: object) -> None:
         if isinstance(value, float):
             assert not value.is_integer()
-        for inner in value.values() if isinstance(value, dict) else value if isinstance(
-            value, list) else ():  # fmt: skip
+        for inner in (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        ):
             walk(inner)
 
     walk(answer(capsys, "account", "--rank", "all"))
@@ -123,12 +142,16 @@ def test_a_plan_file_and_flags_that_override_it(capsys: Output, tmp_path: Path) 
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--replay", "router", "attn"], ["--replay", "router,attn"], ["--replay", "router, attn"],
-        ["--replay", "router attn"], ["--replay=router,attn"], ["--replay", "router,", "attn"],
+        ["--replay", "router", "attn"],
+        ["--replay", "router,attn"],
+        ["--replay", "router, attn"],
+        ["--replay", "router attn"],
+        ["--replay=router,attn"],
+        ["--replay", "router,", "attn"],
         ["--replay", "router", "--replay", "attn"],
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_lists_are_separated_by_spaces_or_commas(capsys: Output, flags: list[str]) -> None:
     assert answer(capsys, "account", *flags)["plan"]["replay"] == ["router", "attn"]
 
@@ -145,12 +168,30 @@ def test_every_field_has_a_flag_that_says_the_same_as_a_file(
     capsys: Output, tmp_path: Path, name: str
 ) -> None:
     values: dict[str, Any] = {
-        "model": "deepseek-v3", "gpus": 4096, "tp": 2, "cp": 2, "pp": 4, "ep": 8, "etp": 2,
-        "zero": 3, "schedule": "1f1b", "virtual_stages": 2, "microbatches": 40, "seq_len": 8192,
-        "microbatch_size": 3, "recipe": "nv-mxfp8", "formats": {"attn": "e4m3"},
-        "recompute": "full", "replay": ["attn"], "save": ["norm1", "q_up"], "optimizer": "fp32",
-        "dual_stash": True, "fp8_params": True, "device": "b200", "reserve_gib": 2.5,
-    }  # fmt: skip
+        "model": "deepseek-v3",
+        "gpus": 4096,
+        "tp": 2,
+        "cp": 2,
+        "pp": 4,
+        "ep": 8,
+        "etp": 2,
+        "zero": 3,
+        "schedule": "1f1b",
+        "virtual_stages": 2,
+        "microbatches": 40,
+        "seq_len": 8192,
+        "microbatch_size": 3,
+        "recipe": "nv-mxfp8",
+        "formats": {"attn": "e4m3"},
+        "recompute": "full",
+        "replay": ["attn"],
+        "save": ["norm1", "q_up"],
+        "optimizer": "fp32",
+        "dual_stash": True,
+        "fp8_params": True,
+        "device": "b200",
+        "reserve_gib": 2.5,
+    }
     value = values[name]
     text = {dict: [json.dumps(value)], bool: [], list: value}.get(type(value), [str(value)])
     path = tmp_path / "plan.json"
@@ -186,10 +227,20 @@ def test_one_layer_and_one_microbatch_are_said_as_one(capsys: Output, tmp_path: 
 def test_block_has_every_key_of_the_contract(capsys: Output) -> None:
     found = answer(capsys, "block", "--kind", "moe")
     assert set(found) >= {
-        "kind", "stash_bytes_per_token", "tensors", "replayed", "forward_flops_per_token",
-        "replay_flops_per_token", "replay_fraction", "replayed_communication", "pointless",
-        "neutral", "dual", "forward_cost_per_token", "replay_cost_per_token",
-    }  # fmt: skip
+        "kind",
+        "stash_bytes_per_token",
+        "tensors",
+        "replayed",
+        "forward_flops_per_token",
+        "replay_flops_per_token",
+        "replay_fraction",
+        "replayed_communication",
+        "pointless",
+        "neutral",
+        "dual",
+        "forward_cost_per_token",
+        "replay_cost_per_token",
+    }
     assert found["kind"] == "moe"
     assert found["stash_bytes_per_token"] == 157_184 == sum(found["tensors"].values())
     assert found["tensors"]["x0"] == 14_336
@@ -198,8 +249,17 @@ def test_block_has_every_key_of_the_contract(capsys: Output) -> None:
     assert found["forward_flops_per_token"] == 1_338_667_392
     fraction = found["replay_flops_per_token"] / found["forward_flops_per_token"]
     assert found["replay_fraction"] == fraction == pytest.approx(0.0817, abs=5e-5)
-    assert found["replayed"] == ["norm1", "q_norm", "kv_norm", "q_up", "kv_up", "rope_q",
-                                 "rope_kv", "norm2", "swiglu"]  # fmt: skip
+    assert found["replayed"] == [
+        "norm1",
+        "q_norm",
+        "kv_norm",
+        "q_up",
+        "kv_up",
+        "rope_q",
+        "rope_kv",
+        "norm2",
+        "swiglu",
+    ]
     assert found["forward_cost_per_token"] < found["forward_flops_per_token"]
     assert (found["replayed_communication"], found["pointless"], found["dual"]) == ([], [], [])
     assert "o_proj" in found["neutral"]
@@ -207,10 +267,26 @@ def test_block_has_every_key_of_the_contract(capsys: Output) -> None:
 
 def test_block_takes_every_flag_of_the_contract(capsys: Output) -> None:
     found = answer(
-        capsys, "block", "--model", "deepseek-v3", "--kind", "dense", "--recipe", "all-fp8",
-        "--formats", '{"ffn_down": "bf16"}', "--recompute", "none", "--replay", "attn",
-        "--save", "norm1", "--dual-stash", "--seq-len", "8192",
-    )  # fmt: skip
+        capsys,
+        "block",
+        "--model",
+        "deepseek-v3",
+        "--kind",
+        "dense",
+        "--recipe",
+        "all-fp8",
+        "--formats",
+        '{"ffn_down": "bf16"}',
+        "--recompute",
+        "none",
+        "--replay",
+        "attn",
+        "--save",
+        "norm1",
+        "--dual-stash",
+        "--seq-len",
+        "8192",
+    )
     assert found["kind"] == "dense"
     assert found["replayed"] == ["attn"]
     assert found["tensors"]["rstd norm1"] == 4
@@ -220,7 +296,9 @@ def test_block_takes_every_flag_of_the_contract(capsys: Output) -> None:
     attention = 128 * 320 * 8192
     assert found["replay_flops_per_token"] == attention
     assert answer(capsys, "block", "--recompute", "full")["replayed_communication"] == [
-        "dispatch", "combine"]  # fmt: skip
+        "dispatch",
+        "combine",
+    ]
 
 
 def test_params_has_every_key_of_the_contract(capsys: Output) -> None:
@@ -232,11 +310,20 @@ def test_params_has_every_key_of_the_contract(capsys: Output) -> None:
     assert found["trainable"] == found["total"] - found["buffers"]
     assert found["active"] == 36_625_618_432
     assert found["mtp"] == 11_610_068_224
-    assert set(found["by_class"]) == {"embedding", "attention", "dense_ffn", "router",
-                                      "routed_experts", "shared_experts", "norms",
-                                      "lm_head"}  # fmt: skip
+    assert set(found["by_class"]) == {
+        "embedding",
+        "attention",
+        "dense_ffn",
+        "router",
+        "routed_experts",
+        "shared_experts",
+        "norms",
+        "lm_head",
+    }
     assert [(layer["kind"], layer["count"]) for layer in found["layers"]] == [
-        ("dense", 3), ("moe", 58)]  # fmt: skip
+        ("dense", 3),
+        ("moe", 58),
+    ]
     layers = sum(layer["count"] * layer["parameters"] for layer in found["layers"])
     assert layers == found["total"] - 2 * 926_679_040 - 7168
     assert found["notes"] == []
@@ -253,8 +340,17 @@ def test_schedule_has_every_key_of_the_contract(capsys: Output) -> None:
     assert actions[0] == "F0.0"
     assert {action[0] for action in actions} == {"F", "B", "I", "W"}
     assert any("+" in step for step in found["order"][0])
-    found = answer(capsys, "schedule", "interleaved", "--pp", "2", "--microbatches", "4",
-                   "--virtual-stages", "3")  # fmt: skip
+    found = answer(
+        capsys,
+        "schedule",
+        "interleaved",
+        "--pp",
+        "2",
+        "--microbatches",
+        "4",
+        "--virtual-stages",
+        "3",
+    )
     assert len(found["peak_by_chunk"][0]) == 3
 
 
@@ -278,9 +374,19 @@ def test_the_verdict_comes_first(capsys: Output) -> None:
     assert "does not fit, 60.5 GiB too much" in too_much
     assert "139.6 GiB: 59.6 GiB over 80.0 GiB" in too_much
     assert "8.65 TiB" in text_of(
-        capsys, "account", "--pp", "1", "--ep", "1", "--zero", "0", "--recompute", "none",
-        "--recipe", "bf16",
-    )  # fmt: skip
+        capsys,
+        "account",
+        "--pp",
+        "1",
+        "--ep",
+        "1",
+        "--zero",
+        "0",
+        "--recompute",
+        "none",
+        "--recipe",
+        "bf16",
+    )
 
 
 def test_all_ranks_have_a_row_each_and_a_reserve_its_column(capsys: Output) -> None:
@@ -319,26 +425,38 @@ def test_help_exits_with_0(capsys: Output, command: str) -> None:
     ("command", "names"),
     [
         ("account", PLAN_FIELDS),
-        ("block", ["model", "recipe", "formats", "recompute", "replay", "save", "dual_stash",
-                   "seq_len"]),
+        (
+            "block",
+            ["model", "recipe", "formats", "recompute", "replay", "save", "dual_stash", "seq_len"],
+        ),
         ("frontier", ["model", "recipe", "formats", "dual_stash", "seq_len"]),
     ],
-)  # fmt: skip
+)
 def test_help_names_every_field_with_unit_and_default(
     capsys: Output, command: str, names: list[str]
 ) -> None:
     main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    shown = {"virtual_stages": "2 for V schedules, else 1", "microbatches": "4 * pp",
-             "formats": "none", "replay": "none", "save": "none", "dual_stash": "off",
-             "fp8_params": "off"}  # fmt: skip
+    shown = {
+        "virtual_stages": "2 for V schedules, else 1",
+        "microbatches": "4 * pp",
+        "formats": "none",
+        "replay": "none",
+        "save": "none",
+        "dual_stash": "off",
+        "fp8_params": "off",
+    }
     for name, default, unit, meaning, _ in field_help():
         if name in names:
             help_of_field = text.split(f"--{name.replace('_', '-')} ")[-1]
             wanted = f"{meaning} [{unit}; default {shown.get(name, default)}]"
             assert wanted in help_of_field, name
-    for choice in ("dualpipev", "bf16-moments 2+4+8 = 14", "mixed-both-grads 2+6+12 = 20",
-                   "h100 80.0 GiB 79.10 GiB usable"):  # fmt: skip
+    for choice in (
+        "dualpipev",
+        "bf16-moments 2+4+8 = 14",
+        "mixed-both-grads 2+6+12 = 20",
+        "h100 80.0 GiB 79.10 GiB usable",
+    ):
         assert (choice in text) == (command == "account")
 
 
@@ -347,6 +465,10 @@ def test_help_of_params_and_schedule_names_their_arguments(capsys: Output) -> No
     assert "[default deepseek-v3]" in capsys.readouterr().out
     main(["schedule", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    for words in ("--pp P pipeline parallelism [degree; no default]", "no default]",
-                  "[chunks; default 2 for V schedules, else 1]", "zb1p"):  # fmt: skip
+    for words in (
+        "--pp P pipeline parallelism [degree; no default]",
+        "no default]",
+        "[chunks; default 2 for V schedules, else 1]",
+        "zb1p",
+    ):
         assert words in text

@@ -86,21 +86,25 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["schedule", "1f1b", "--pp", "8", "--microbatches", "-8"], "microbatches = -8"),
     (["schedule", "dualpipev", "--pp", "8", "--microbatches", "15"], "microbatches = 15"),
     (["schedule", "dualpipe", "--pp", "7", "--microbatches", "16"], "pp = 7 is odd"),
-    (["schedule", "gpipe", "--pp", "2", "--microbatches", "2", "--virtual-stages", "2"],
-     "virtual_stages = 2"),
+    (
+        ["schedule", "gpipe", "--pp", "2", "--microbatches", "2", "--virtual-stages", "2"],
+        "virtual_stages = 2",
+    ),
     (["schedule", "gpipe", "--pp", "9" * 10, "--microbatches", "9" * 10], "forwards, but at most"),
-    (["schedule", "gpipe", "--pp", "2", "--microbatches", "131073"],
-     "262146 forwards, but at most 262144"),
-    (["schedule", "interleaved", "--pp", "2", "--microbatches", "2", "--virtual-stages", "129"],
-     "virtual_stages = 129, but a whole number from 1 to 128"),
+    (
+        ["schedule", "gpipe", "--pp", "2", "--microbatches", "131073"],
+        "262146 forwards, but at most 262144",
+    ),
+    (
+        ["schedule", "interleaved", "--pp", "2", "--microbatches", "2", "--virtual-stages", "129"],
+        "virtual_stages = 129, but a whole number from 1 to 128",
+    ),
     (["--bogus"], "the following arguments are required"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("arguments", "words"), MISTAKES, ids=lambda value: str(value)[:60])
-def test_a_mistake_is_one_line_and_exit_2(
-    capsys: Output, arguments: list[str], words: str
-) -> None:
+def test_a_mistake_is_one_line_and_exit_2(capsys: Output, arguments: list[str], words: str) -> None:
     with_json = [*arguments, "--json"] if len(arguments) > 1 else arguments
     for given_arguments in (arguments, with_json):
         assert words in mistake(capsys, *given_arguments)
@@ -148,15 +152,40 @@ def test_a_bad_plan_file_is_one_line_and_exit_2(
 @given(
     arguments=st.lists(
         st.sampled_from(
-            ["account", "block", "frontier", "params", "schedule", "--json", "--rank", "--batch",
-             "--replay",
-             "--formats", "--pp", "--gpus", "--schedule", "dualpipev", "1f1b", "-1", "8", "all",
-             "--", "-", "{}", "null", "--dual-stash", "--help", "--microbatches", "16", "norm1"]
+            [
+                "account",
+                "block",
+                "frontier",
+                "params",
+                "schedule",
+                "--json",
+                "--rank",
+                "--batch",
+                "--replay",
+                "--formats",
+                "--pp",
+                "--gpus",
+                "--schedule",
+                "dualpipev",
+                "1f1b",
+                "-1",
+                "8",
+                "all",
+                "--",
+                "-",
+                "{}",
+                "null",
+                "--dual-stash",
+                "--help",
+                "--microbatches",
+                "16",
+                "norm1",
+            ]
         )
         | st.text(max_size=6),
         max_size=7,
     )
-)  # fmt: skip
+)
 def test_any_arguments_give_an_answer_or_one_line(capsys: Output, arguments: list[str]) -> None:
     if "--batch" in arguments and "-" in arguments:
         return  # would wait for the terminal

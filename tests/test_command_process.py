@@ -23,12 +23,19 @@ def test_the_module_runs_from_a_checkout_with_nothing_installed(tmp_path: Path) 
         "print(sorted(loaded - set(sys.stdlib_module_names) - {'__main__'}), file=sys.stderr); "
         "sys.exit(status)"
     )
-    for arguments in (["account", "--json"], ["block"], ["params"],
-                      ["schedule", "zbv", "--pp", "4", "--microbatches", "8"]):  # fmt: skip
+    for arguments in (
+        ["account", "--json"],
+        ["block"],
+        ["params"],
+        ["schedule", "zbv", "--pp", "4", "--microbatches", "8"],
+    ):
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-W", "error", "-c", program, *arguments],
-            cwd=tmp_path, capture_output=True, check=False, timeout=60,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
         assert done.stderr.decode().strip() == "['memmodel']"
 
@@ -52,19 +59,27 @@ def test_a_name_that_the_output_cannot_print_is_spelled_out(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "arguments",
-    [["account", "--json"], ["schedule", "1f1b", "--pp", "8", "--microbatches", "4000", "--json"],
-     ["account", "--help"], ["account", "--batch", "-"]],
+    [
+        ["account", "--json"],
+        ["schedule", "1f1b", "--pp", "8", "--microbatches", "4000", "--json"],
+        ["account", "--help"],
+        ["account", "--batch", "-"],
+    ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_a_reader_that_leaves_gives_no_traceback(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)  # nobody will ever read
     try:
         done = subprocess.run(
             [sys.executable, "-m", "memmodel", *arguments],
-            cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, input=b"x\n" * 50, check=False,
+            cwd=ROOT,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            input=b"x\n" * 50,
+            check=False,
             timeout=60,
-        )  # fmt: skip
+        )
     finally:
         os.close(writer)
     assert done.stderr == b""
@@ -74,8 +89,11 @@ def test_a_reader_that_leaves_gives_no_traceback(arguments: list[str]) -> None:
 def test_an_interrupt_is_one_line() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "memmodel", "account", "--batch", "-"],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert process.stdin
         assert process.stdout
         # More than a pipe and its buffers hold: once some is out, the command is at work.
@@ -93,8 +111,12 @@ def test_a_full_disk_is_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "memmodel", "account"],
-            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
     assert done.returncode == 1
     assert "the output cannot be written" in check_line(done.stderr.decode())
 

@@ -83,9 +83,11 @@ def total_bytes(scene: Scene) -> int:
 
 def count_bars(scene: Scene, role: str, inside: Group | None = None) -> float:
     """Bars of a role, the last of each comb as a fraction; of the boxes unless told otherwise."""
-    marks = flatten(inside.marks) if inside else (
-        mark for g in scene.marks if isinstance(g, Group) for mark in flatten(g.marks)
-    )  # fmt: skip
+    marks = (
+        flatten(inside.marks)
+        if inside
+        else (mark for g in scene.marks if isinstance(g, Group) for mark in flatten(g.marks))
+    )
     found = 0.0
     for mark in marks:
         if isinstance(mark, Path) and mark.closed and mark.role == role:
@@ -261,9 +263,10 @@ def test_random_marks_equal_the_ledger() -> None:
         assert isinstance(bar, Rect)
         assert bar.width == pytest.approx(float(activations) / 2**30 * UNITS_PER_GIB)
         slabs = sum(
-            mark.width for mark in flatten(scene.marks)
+            mark.width
+            for mark in flatten(scene.marks)
             if isinstance(mark, Rect) and mark.id.startswith("slab-") and mark.width > 2
-        )  # fmt: skip
+        )
         kept = stash(graph("moe"), BF16, frozenset(ops)).tensors
         drawn = sum(size for name, size in kept.items() if name in graph("moe").by_name)
         # the router's state is too little to be seen, so it is drawn a little wider than it is
@@ -281,10 +284,11 @@ def test_random_formats_equal_the_ledger() -> None:
         policy, dual = random.choice(tuple(PRESETS)), random.choice(("on", "off"))
         scene = PRECISION.scene(recipe="custom", formats=text, policy=policy, dual=dual)
         plan = Plan(
-            recipe="nv-mxfp8" if text[0] == "m" else "bf16", recompute=policy,
+            recipe="nv-mxfp8" if text[0] == "m" else "bf16",
+            recompute=policy,
             formats=tuple((s, NAMES[letter]) for s, letter in zip(SITES, text, strict=True)),
             dual_stash=dual == "on",
-        )  # fmt: skip
+        )
         activations = rank_ledger(plan, INTERIOR).totals["activations"]
         assert activations == total_bytes(scene) * RANK_TOKENS
 
@@ -299,9 +303,13 @@ def random_scenes(kind: str, count: int) -> Iterator[Scene]:
         yield RECOMPUTE.scene(kind=kind, scale=scale, **marked(*ops))
         text = "".join("b" if s == "router" else random.choice("b4m") for s in SITES)
         yield PRECISION.scene(
-            kind=kind, scale=scale, recipe="custom", formats=text,
-            policy=random.choice(tuple(PRESETS)), dual=random.choice(("on", "off")),
-        )  # fmt: skip
+            kind=kind,
+            scale=scale,
+            recipe="custom",
+            formats=text,
+            policy=random.choice(tuple(PRESETS)),
+            dual=random.choice(("on", "off")),
+        )
 
 
 @pytest.mark.parametrize("kind", ["moe", "dense"])
@@ -353,9 +361,11 @@ def test_wires_end_at_boxes_and_run_through_none(kind: str) -> None:
             assert x1 == x2 or y1 == y2, f"not upright: {wire}"
             for box in places:
                 through = (
-                    min(x1, x2) < box.right and max(x1, x2) > box.left
-                    and min(y1, y2) < box.bottom and max(y1, y2) > box.y
-                )  # fmt: skip
+                    min(x1, x2) < box.right
+                    and max(x1, x2) > box.left
+                    and min(y1, y2) < box.bottom
+                    and max(y1, y2) > box.y
+                )
                 assert not through, f"{wire} runs through {box}"
     assert len(ends) == sum(1 for mark in wires(kind) if isinstance(mark, Path)), "arrows meet"
 

@@ -43,9 +43,17 @@ def test_rows_fill_up_their_last_tile(fmt: str, width: int) -> None:
 
 @pytest.mark.parametrize(
     ("fmt", "width", "nbytes"),
-    [("e4m3", 1, 132), ("e4m3", 128, 132), ("e4m3", 129, 264), ("mxfp8", 1, 33),
-     ("mxfp8", 33, 66), ("e5m6", 1, 2), ("bf16", 1, 2), ("fp32", 1, 4)],
-)  # fmt: skip
+    [
+        ("e4m3", 1, 132),
+        ("e4m3", 128, 132),
+        ("e4m3", 129, 264),
+        ("mxfp8", 1, 33),
+        ("mxfp8", 33, 66),
+        ("e5m6", 1, 2),
+        ("bf16", 1, 2),
+        ("fp32", 1, 4),
+    ],
+)
 def test_single_widths(fmt: str, width: int, nbytes: int) -> None:
     assert FORMATS[fmt].nbytes(width) == nbytes
 
@@ -103,10 +111,14 @@ def test_fp8_gemms_are_fast_and_nothing_else_is() -> None:
 
 def test_optimizers_are_those_of_the_contract() -> None:
     contract = {
-        "bf16-moments": "2+4+8", "mixed": "2+2+12", "mixed-fp32-grads": "2+4+12",
-        "mixed-both-grads": "2+6+12", "pure-bf16-adam": "2+2+4", "no-master": "2+2+8",
+        "bf16-moments": "2+4+8",
+        "mixed": "2+2+12",
+        "mixed-fp32-grads": "2+4+12",
+        "mixed-both-grads": "2+6+12",
+        "pure-bf16-adam": "2+2+4",
+        "no-master": "2+2+8",
         "fp32": "4+4+8",
-    }  # fmt: skip
+    }
     assert {
         name: f"{state.weights}+{state.gradients}+{state.optimizer}"
         for name, state in OPTIMIZERS.items()
@@ -125,12 +137,22 @@ def test_an_fp8_resident_weight_is_slightly_worse_than_bf16() -> None:
 @pytest.mark.parametrize(
     ("nbytes", "text"),
     [
-        (0, "0 B"), (1, "1 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (-1024, "-1.0 KiB"),
-        (66_296_545_344, "61.7 GiB"), (9_510_443_889_664, "8.65 TiB"), (2**40, "1.00 TiB"),
-        (2**40 - 1, "1.00 TiB"), (2**50, "1.00 PiB"), (2**30 - 1, "1.0 GiB"),
-        (Fraction(1, 3), "0.3 B"), (Fraction(2**31, 1), "2.0 GiB"), (2**70, "1,024.00 EiB"),
+        (0, "0 B"),
+        (1, "1 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (-1024, "-1.0 KiB"),
+        (66_296_545_344, "61.7 GiB"),
+        (9_510_443_889_664, "8.65 TiB"),
+        (2**40, "1.00 TiB"),
+        (2**40 - 1, "1.00 TiB"),
+        (2**50, "1.00 PiB"),
+        (2**30 - 1, "1.0 GiB"),
+        (Fraction(1, 3), "0.3 B"),
+        (Fraction(2**31, 1), "2.0 GiB"),
+        (2**70, "1,024.00 EiB"),
     ],
-)  # fmt: skip
+)
 def test_sizes_are_binary_with_one_decimal_and_two_from_tib(nbytes: int, text: str) -> None:
     # Never "1024.0 MiB".
     assert size_text(nbytes) == text

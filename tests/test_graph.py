@@ -15,8 +15,20 @@ from memmodel.graph import block
 REFERENCE = json.loads((Path(__file__).parent / "goldens" / "reference.json").read_text())
 DSV3 = load("deepseek-v3")
 KIMI_K2 = REFERENCE["parameters_of_models"]["kimi-k2"]["config"]
-TWO_SHARED = Shape(hidden=64, heads=3, nope=10, rope=6, v=9, q_lora=70, kv_lora=33,
-                   dense_width=100, expert_width=45, experts=7, top=3, shared=2)  # fmt: skip
+TWO_SHARED = Shape(
+    hidden=64,
+    heads=3,
+    nope=10,
+    rope=6,
+    v=9,
+    q_lora=70,
+    kv_lora=33,
+    dense_width=100,
+    expert_width=45,
+    experts=7,
+    top=3,
+    shared=2,
+)
 MODELS: dict[str, tuple[Architecture, Shape]] = {
     "deepseek-v3": (DSV3, Shape()),
     "kimi-k2": (from_config("kimi-k2", KIMI_K2), Shape(heads=64, experts=384)),
@@ -44,15 +56,32 @@ def test_every_op_is_the_row_of_the_table(model: str, kind: str) -> None:
 
 # The output elements of each operation, in the arithmetic of DeepSeek-V3's dimensions.
 ELEMENTS = {
-    "x0": 7168, "norm1": 7168, "qkv_down": 1536 + 512, "q_norm": 1536, "kv_norm": 512,
-    "q_up": 128 * 192, "kv_up": 128 * (192 + 128), "rope_q": 128 * 192,
-    "rope_kv": 128 * (192 + 128), "attn": 128 * 128, "o_proj": 7168, "x1": 7168, "norm2": 7168,
-}  # fmt: skip
+    "x0": 7168,
+    "norm1": 7168,
+    "qkv_down": 1536 + 512,
+    "q_norm": 1536,
+    "kv_norm": 512,
+    "q_up": 128 * 192,
+    "kv_up": 128 * (192 + 128),
+    "rope_q": 128 * 192,
+    "rope_kv": 128 * (192 + 128),
+    "attn": 128 * 128,
+    "o_proj": 7168,
+    "x1": 7168,
+    "norm2": 7168,
+}
 FFN_ELEMENTS = {
-    "moe": {"router": 2 * 256 + 4 * 8, "dispatch": 8 * 7168, "gate_up": (8 + 1) * 2 * 2048,
-            "swiglu": (8 + 1) * 2048, "ffn_down": 8 * 7168, "combine": 7168, "moe_add": 7168},
+    "moe": {
+        "router": 2 * 256 + 4 * 8,
+        "dispatch": 8 * 7168,
+        "gate_up": (8 + 1) * 2 * 2048,
+        "swiglu": (8 + 1) * 2048,
+        "ffn_down": 8 * 7168,
+        "combine": 7168,
+        "moe_add": 7168,
+    },
     "dense": {"gate_up": 2 * 18432, "swiglu": 18432, "ffn_down": 7168},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", ["moe", "dense"])
@@ -69,13 +98,25 @@ def test_a_moe_block_takes_1_338667392_gflop() -> None:
 def test_flops_of_single_operations() -> None:
     # 2*in*out, the causal average of attention, norms 8, SwiGLU 6, RoPE 6.
     wanted = {
-        "norm1": 8 * 7168, "qkv_down": 2 * 7168 * (1536 + 576), "q_up": 2 * 1536 * 128 * 192,
-        "kv_up": 2 * 512 * 128 * 256, "rope_q": 6 * 128 * 64, "rope_kv": 6 * 64,
-        "attn": 2 * 128 * (192 + 128) * 4096 // 2, "o_proj": 2 * 128 * 128 * 7168,
-        "router": 2 * 7168 * 256, "gate_up": 9 * 2 * 7168 * 2 * 2048, "swiglu": 6 * 9 * 2048,
-        "ffn_down": 9 * 2 * 2048 * 7168, "dispatch": 0, "combine": 0, "x1": 0, "moe_add": 0,
-        "x0": 0, "x2": 0,
-    }  # fmt: skip
+        "norm1": 8 * 7168,
+        "qkv_down": 2 * 7168 * (1536 + 576),
+        "q_up": 2 * 1536 * 128 * 192,
+        "kv_up": 2 * 512 * 128 * 256,
+        "rope_q": 6 * 128 * 64,
+        "rope_kv": 6 * 64,
+        "attn": 2 * 128 * (192 + 128) * 4096 // 2,
+        "o_proj": 2 * 128 * 128 * 7168,
+        "router": 2 * 7168 * 256,
+        "gate_up": 9 * 2 * 7168 * 2 * 2048,
+        "swiglu": 6 * 9 * 2048,
+        "ffn_down": 9 * 2 * 2048 * 7168,
+        "dispatch": 0,
+        "combine": 0,
+        "x1": 0,
+        "moe_add": 0,
+        "x0": 0,
+        "x2": 0,
+    }
     found = block(DSV3, "moe").by_name
     assert {name: found[name].forward_flops(4096) for name in wanted} == wanted
 

@@ -1,4 +1,4 @@
-"""Imports point down only, the core needs the standard library only, and modules stay small."""
+"""Imports point down only, and the core needs the standard library only."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ OUTSIDE: dict[str, set[str]] = {
     "render_matplotlib": {"matplotlib", "numpy", "PIL"},  # matplotlib brings both
     "widgets": {"ipywidgets", "traitlets"},
 }
-MOST_LINES = 300
 
 
 def modules() -> dict[str, Path]:
@@ -115,12 +114,6 @@ def problems(name: str, source: str) -> list[str]:
 def test_imports_point_down(name: str) -> None:
     assert room(name) in LEVELS, f"{name} needs a level in this test"
     assert problems(name, modules()[name].read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("name", modules())
-def test_a_module_holds_one_concept(name: str) -> None:
-    lines = modules()[name].read_text(encoding="utf-8").count("\n")
-    assert lines <= MOST_LINES, f"{name} has {lines} lines: it holds a second concept"
 
 
 @pytest.mark.parametrize(

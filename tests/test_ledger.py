@@ -294,11 +294,18 @@ def test_activations_scale_with_tokens_and_are_divided_by_tp_and_cp(rank: int) -
     # Every kept activation, vocabulary side included; EP changes nothing.
     before = by_part(BASE, rank, "activations")
     for changes, factor in (
-        ({"tp": 4}, Fraction(1, 4)), ({"cp": 2}, Fraction(1, 2)),
-        ({"tp": 4, "cp": 2}, Fraction(1, 8)), ({"microbatch_size": 3}, 3), ({"seq_len": 8192}, 2),
-        ({"ep": 1}, 1), ({"ep": 256}, 1), ({"etp": 2}, 1), ({"zero": 3}, 1),
-        ({"optimizer": "fp32"}, 1), ({"fp8_params": True}, 1),
-    ):  # fmt: skip
+        ({"tp": 4}, Fraction(1, 4)),
+        ({"cp": 2}, Fraction(1, 2)),
+        ({"tp": 4, "cp": 2}, Fraction(1, 8)),
+        ({"microbatch_size": 3}, 3),
+        ({"seq_len": 8192}, 2),
+        ({"ep": 1}, 1),
+        ({"ep": 256}, 1),
+        ({"etp": 2}, 1),
+        ({"zero": 3}, 1),
+        ({"optimizer": "fp32"}, 1),
+        ({"fp8_params": True}, 1),
+    ):
         after = by_part(replace(BASE, **changes), rank, "activations")
         assert after == {part: size * factor for part, size in before.items()}, changes
 

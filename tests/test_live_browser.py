@@ -49,8 +49,9 @@ def status(page: Page, figure: str = "#mm-demo") -> Locator:
     return page.locator(f"{figure} .mm-status")
 
 
-def says(page: Page, figure: str = "#mm-demo", fixed: dict[str, str] | None = None,
-         **state: str) -> None:  # fmt: skip
+def says(
+    page: Page, figure: str = "#mm-demo", fixed: dict[str, str] | None = None, **state: str
+) -> None:
     """Wait until a figure shows the scene of a state: its sentence, its bars and its table."""
     scene = FIGURE.scene(**(fixed or {}), **state)
     page.wait_for_function(

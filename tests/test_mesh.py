@@ -22,9 +22,13 @@ def test_groups_of_the_default_plan() -> None:
 
 
 @given(
-    tp=st.integers(1, 9), cp=st.integers(1, 9), pp=st.integers(1, 9), ep=st.integers(1, 9),
-    etp=st.integers(1, 9), times=st.integers(1, 9),
-)  # fmt: skip
+    tp=st.integers(1, 9),
+    cp=st.integers(1, 9),
+    pp=st.integers(1, 9),
+    ep=st.integers(1, 9),
+    etp=st.integers(1, 9),
+    times=st.integers(1, 9),
+)
 def test_groups_multiply_to_all_gpus(
     tp: int, cp: int, pp: int, ep: int, etp: int, times: int
 ) -> None:
@@ -61,8 +65,16 @@ def test_each_rule_is_said_with_its_numbers(changes: dict[str, int], words: str)
 
 
 # All rules broken at once; then the first is mended, and so on down to the last.
-ALL_BROKEN = {"gpus": 2049, "tp": 5, "cp": 7, "pp": 1, "schedule": "single", "ep": 48, "etp": 3,
-              "seq_len": 4097}  # fmt: skip
+ALL_BROKEN = {
+    "gpus": 2049,
+    "tp": 5,
+    "cp": 7,
+    "pp": 1,
+    "schedule": "single",
+    "ep": 48,
+    "etp": 3,
+    "seq_len": 4097,
+}
 MENDED = [
     ({}, "must divide gpus"),
     ({"gpus": 35}, "must divide num_attention_heads"),

@@ -36,8 +36,9 @@ GIB = 2**30
 
 @cache
 def prices(name: str, dual_stash: bool, communication: bool) -> tuple[Any, Any, Any]:
-    return planner.price(BLOCKS["moe"], RECIPES[name], dual_stash=dual_stash,
-                         replay_communication=communication)  # fmt: skip
+    return planner.price(
+        BLOCKS["moe"], RECIPES[name], dual_stash=dual_stash, replay_communication=communication
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -52,8 +53,9 @@ def test_a_cut_is_the_best_of_all_policies_at_its_price(
     numerator: int, denominator: int, name: str, dual_stash: bool, communication: bool
 ) -> None:
     _, kept, flops = prices(name, dual_stash, communication)
-    cuts = Cuts(BLOCKS["moe"], RECIPES[name], dual_stash=dual_stash,
-                replay_communication=communication)  # fmt: skip
+    cuts = Cuts(
+        BLOCKS["moe"], RECIPES[name], dual_stash=dual_stash, replay_communication=communication
+    )
     found = cuts.best(Fraction(numerator, denominator))
     price = Fraction(numerator, denominator)
     cost = price.denominator * found.replay_flops + price.numerator * found.bytes_per_token
@@ -71,9 +73,7 @@ def test_cuts_find_the_whole_hull(kind: str, name: str) -> None:
 
 def test_cuts_with_formats_dual_stash_and_communication() -> None:
     precision = recipe("dsv3-fp8", {"attn": "e4m3", "o_proj": "bf16"})
-    options: dict[str, Any] = {
-        "dual_stash": True, "seq_len": 32_768, "replay_communication": True
-    }  # fmt: skip
+    options: dict[str, Any] = {"dual_stash": True, "seq_len": 32_768, "replay_communication": True}
     corners = Cuts(BLOCKS["moe"], precision, **options).corners()
     wanted = frontier(BLOCKS["moe"], precision, **options).corners
     assert [point[:2] for point in corners] == [point[:2] for point in wanted]
@@ -151,9 +151,13 @@ def check(plan: Plan, rank: int, budget_bytes: int, found: Mix) -> None:
     counts: Iterable[int] = (1,)
     if plan.pp > 1:
         counts = schedule.peak(
-            plan.schedule, rank, pp=plan.pp, microbatches=plan.num_microbatches,
-            virtual_stages=plan.num_virtual_stages, chunk_bytes=tuple(kept),
-        )  # fmt: skip
+            plan.schedule,
+            rank,
+            pp=plan.pp,
+            microbatches=plan.num_microbatches,
+            virtual_stages=plan.num_virtual_stages,
+            chunk_bytes=tuple(kept),
+        )
     peak = sum(count * size for count, size in zip(counts, kept, strict=True))
     tokens = plan.seq_len * plan.microbatch_size // (plan.tp * plan.cp)
     fixed = sum(
@@ -238,8 +242,10 @@ def test_an_interior_rank_does_better_than_with_one_policy_for_all() -> None:
     check(plan, 1, dsv3, mix)
     assert 0.06 < mix.replay_fraction < 0.0817
     # What a token keeps in the chunk with few stashes alive is cheap to keep.
-    least = {chunk: min(c.point.bytes_per_token for c in mix.choices if c.chunk == chunk)
-             for chunk in (0, 1)}  # fmt: skip
+    least = {
+        chunk: min(c.point.bytes_per_token for c in mix.choices if c.chunk == chunk)
+        for chunk in (0, 1)
+    }
     assert least[0] < least[1]
 
 

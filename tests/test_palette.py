@@ -18,9 +18,25 @@ DECORATION = {"grid"}
 # Roles that figures use for text. Direct labels take the colour of their mark, so the four
 # categories are here too; their "soft" parts are fills only and are labelled in the full hue.
 TEXT = {
-    "text", "muted", "limit", "focus", "weights", "gradients", "optimizer", "activations",
-    "warning", "neutral", "good", "save", "recompute", "fp32", "bf16", "e5m6", "e4m3", "mxfp8",
-}  # fmt: skip
+    "text",
+    "muted",
+    "limit",
+    "focus",
+    "weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "warning",
+    "neutral",
+    "good",
+    "save",
+    "recompute",
+    "fp32",
+    "bf16",
+    "e5m6",
+    "e4m3",
+    "mxfp8",
+}
 # In a stack and in a list these stand side by side, in the order of the ledger. Categories that
 # are not neighbours may share a grey; any further fill of the same hue is hatched instead.
 CATEGORIES = ("weights", "gradients", "optimizer", "activations")

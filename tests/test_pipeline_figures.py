@@ -62,16 +62,20 @@ def expected_teeth(name: str) -> list[tuple[int, str, float, float]]:
     scale = (grid.RIGHT - grid.LEFT) / run.makespan
     words = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
     return sorted(
-        (cell.rank, words[action.kind] + (" soft" if action.chunk == 0 else ""),
-         grid.LEFT + cell.start * scale,
-         grid.LEFT + cell.end * scale - min(0.6, (cell.end - cell.start) * scale / 4))
+        (
+            cell.rank,
+            words[action.kind] + (" soft" if action.chunk == 0 else ""),
+            grid.LEFT + cell.start * scale,
+            grid.LEFT + cell.end * scale - min(0.6, (cell.end - cell.start) * scale / 4),
+        )
         for cell in run.cells
         for action in cell.actions
-    )  # fmt: skip
+    )
 
 
-def same(one: list[tuple[int, str, float, float]], other: list[tuple[int, str, float, float]]
-         ) -> bool:  # fmt: skip
+def same(
+    one: list[tuple[int, str, float, float]], other: list[tuple[int, str, float, float]]
+) -> bool:
     """Whether two grids have the same cells."""
     return len(one) == len(other) and all(
         a[:2] == b[:2] and abs(a[2] - b[2]) < CLOSE and abs(a[3] - b[3]) < CLOSE
@@ -98,10 +102,12 @@ def test_zoomed_in_every_cell_carries_its_microbatch() -> None:
         for action in cell.actions
     ]
     drawn = [
-        mark.text for mark in flatten(scene.marks)
-        if isinstance(mark, Text) and not mark.id
+        mark.text
+        for mark in flatten(scene.marks)
+        if isinstance(mark, Text)
+        and not mark.id
         and pipeline.GRID < mark.y < pipeline.GRID + pipeline.GRID_HIGH
-    ]  # fmt: skip
+    ]
     assert sorted(drawn) == sorted(shown)
 
 
@@ -144,9 +150,10 @@ def test_the_count_is_drawn_to_its_peak() -> None:
     assert (bottom - line.y1) / pipeline.COUNT_HIGH == pytest.approx(17 / 17)
     assert cast("Text", by_id(scene, "value-peak")).text == "17"
     bands = [
-        mark for mark in scene.marks if isinstance(mark, Path) and mark.closed
-        and mark.role.startswith("activations")
-    ]  # fmt: skip
+        mark
+        for mark in scene.marks
+        if isinstance(mark, Path) and mark.closed and mark.role.startswith("activations")
+    ]
     tops = [min(y for _, y in band.points) for band in bands]
     assert min(tops) == pytest.approx(line.y1)
 
@@ -163,14 +170,17 @@ def test_a_click_on_a_bar_shows_its_forward_and_its_backward() -> None:
         for kinds, step in (("F", span.forward), ("BI", span.backward), ("BW", span.weight)):
             for where in ("grid", "strip"):
                 frame = next(
-                    mark for kind in kinds for mark in flatten(scene.marks)
+                    mark
+                    for kind in kinds
+                    for mark in flatten(scene.marks)
                     if isinstance(mark, Rect) and mark.id == f"chosen-{where}-{kind}"
-                )  # fmt: skip
+                )
                 assert frame.x == pytest.approx(seen.x(run.start[0][step]))
         strong = [
-            bar.id for bar in flatten(scene.marks)
+            bar.id
+            for bar in flatten(scene.marks)
             if isinstance(bar, Rect) and bar.id.startswith("stash-") and not bar.faint
-        ]  # fmt: skip
+        ]
         assert strong == [f"stash-{group.value}"]
         again = next(other for other in groups(scene, "stash") if other.id == group.id)
         assert again.pressed
@@ -250,8 +260,12 @@ def test_light_and_dark_cells_are_told_apart_and_carry_their_numbers(kind: str, 
 @pytest.mark.parametrize("ep", [1, 64])
 def test_the_fold_loses_no_layer_and_no_parameter(pp: int, ep: int) -> None:
     plan = Plan(pp=pp, ep=ep)
-    layers = [at for rank in plan.chunks_of_rank for chunk in rank
-              for at in range(chunk.first, chunk.stop)]  # fmt: skip
+    layers = [
+        at
+        for rank in plan.chunks_of_rank
+        for chunk in rank
+        for at in range(chunk.first, chunk.stop)
+    ]
     assert sorted(layers) == list(range(61))
     totals = [sum(held.values()) for held in fold.rank_parameters(plan)]
     weights = [ledger.totals["weights"] for ledger in account(plan).ranks]
@@ -271,10 +285,19 @@ def sizes(name: str) -> range:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schedule_hosts_every_layer(name: str) -> None:
     for pp in sizes(name):
-        plan = Plan(pp=pp, gpus=64 * pp, schedule=name, microbatches=2 * pp,
-                    virtual_stages=4 if name == "interleaved" else None)  # fmt: skip
-        hosted = [at for rank in plan.chunks_of_rank for chunk in rank
-                  for at in range(chunk.first, chunk.stop)]  # fmt: skip
+        plan = Plan(
+            pp=pp,
+            gpus=64 * pp,
+            schedule=name,
+            microbatches=2 * pp,
+            virtual_stages=4 if name == "interleaved" else None,
+        )
+        hosted = [
+            at
+            for rank in plan.chunks_of_rank
+            for chunk in rank
+            for at in range(chunk.first, chunk.stop)
+        ]
         assert sorted(hosted) == sorted([*range(61)] * plan.copies)
 
 
@@ -286,9 +309,7 @@ def test_both_ends_of_the_model_are_on_rank_0() -> None:
     assert "rank 0 with 4,422,131,200 parameters" in scene.status
     inside = get("fold").scene(rank="3")
     row = [mark for mark in inside.marks if isinstance(mark, Rect) and mark.y == fold.SLOTS]
-    assert [at for at, slot in enumerate(row) if not slot.faint] == [
-        *range(12, 16), *range(48, 52)
-    ]  # fmt: skip
+    assert [at for at, slot in enumerate(row) if not slot.faint] == [*range(12, 16), *range(48, 52)]
 
 
 def test_the_bars_of_the_fold_are_parameters() -> None:
@@ -342,9 +363,10 @@ def stack_problems(scene: Scene, plan: Plan, rank: int) -> list[str]:
     nominal = cast("Line", by_id(scene, "limit"))
     unit = (memory.BOTTOM - nominal.y1) / (80 * 2**30)
     wrong = [
-        state for state in ("weights", "gradients", "optimizer")
+        state
+        for state in ("weights", "gradients", "optimizer")
         if abs(_rect(by_id(scene, f"band-{state}")).height - unit * ledger.totals[state]) > CLOSE
-    ]  # fmt: skip
+    ]
     mark = cast("Line", by_id(scene, "watermark"))
     if abs(memory.BOTTOM - mark.y1 - unit * ledger.total) > CLOSE:
         wrong.append("watermark")

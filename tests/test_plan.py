@@ -20,12 +20,30 @@ from memmodel.plan import MOST, Plan, as_written, field_help
 
 # The fields of a plan, which scripts rely on.
 DEFAULTS = {
-    "model": "deepseek-v3", "gpus": 2048, "tp": 1, "cp": 1, "pp": 8, "ep": 64, "etp": 1, "zero": 1,
-    "schedule": "dualpipev", "virtual_stages": 2, "microbatches": 32, "seq_len": 4096,
-    "microbatch_size": 1, "recipe": "dsv3-fp8", "formats": {}, "recompute": "dsv3", "replay": [],
-    "save": [], "optimizer": "bf16-moments", "dual_stash": False, "fp8_params": False,
-    "device": "h100", "reserve_gib": 0,
-}  # fmt: skip
+    "model": "deepseek-v3",
+    "gpus": 2048,
+    "tp": 1,
+    "cp": 1,
+    "pp": 8,
+    "ep": 64,
+    "etp": 1,
+    "zero": 1,
+    "schedule": "dualpipev",
+    "virtual_stages": 2,
+    "microbatches": 32,
+    "seq_len": 4096,
+    "microbatch_size": 1,
+    "recipe": "dsv3-fp8",
+    "formats": {},
+    "recompute": "dsv3",
+    "replay": [],
+    "save": [],
+    "optimizer": "bf16-moments",
+    "dual_stash": False,
+    "fp8_params": False,
+    "device": "h100",
+    "reserve_gib": 0,
+}
 
 
 def test_defaults_are_those_that_scripts_rely_on() -> None:
@@ -71,12 +89,36 @@ def test_valid_plans_are_accepted_and_survive_their_own_json(values: dict[str, A
 
 # --- refusals -------------------------------------------------------------------------------------
 
-DEGREES = ("gpus", "tp", "cp", "pp", "ep", "etp", "seq_len", "microbatch_size", "microbatches",
-           "virtual_stages")  # fmt: skip
+DEGREES = (
+    "gpus",
+    "tp",
+    "cp",
+    "pp",
+    "ep",
+    "etp",
+    "seq_len",
+    "microbatch_size",
+    "microbatches",
+    "virtual_stages",
+)
 NO_WHOLE_NUMBER: list[Any] = [
-    0, -1, -(10**40), 10**30, 1.0, 8.5, float("nan"), float("inf"), -float("inf"), True, False,
-    "8", "", [8], {"a": 8}, (8,),
-]  # fmt: skip
+    0,
+    -1,
+    -(10**40),
+    10**30,
+    1.0,
+    8.5,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    True,
+    False,
+    "8",
+    "",
+    [8],
+    {"a": 8},
+    (8,),
+]
 
 
 @pytest.mark.parametrize("name", DEGREES)
@@ -146,7 +188,7 @@ def test_no_whole_number_is_refused_with_name_value_and_range(name: str, value: 
         ({"microbatches": 10**9}, "at most 1048576 are put in order"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_refusal_names_field_value_and_what_is_valid(
     values: dict[str, Any], complaint: str
 ) -> None:
@@ -183,19 +225,44 @@ def test_a_reserve_is_the_decimal_that_was_written() -> None:
 # --- fuzz: whatever comes in, a plan or one line of ValueError comes out, and soon ---------------
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
     | st.sampled_from([0, 1, 2, 3, 8, 64, 10**6, 10**9, 2**31, 2**63, 10**30, -1, MOST])
-)  # fmt: skip
+)
 NAMES = st.sampled_from(
-    ["1f1b", "dualpipe", "dualpipev", "zbv", "interleaved", "single", "bf16", "all-fp8", "full",
-     "none", "e4m3", "e5m6", "o_proj", "attn", "norm1", "x0", "fp32", "h200", "deepseek-v3"]
-)  # fmt: skip
+    [
+        "1f1b",
+        "dualpipe",
+        "dualpipev",
+        "zbv",
+        "interleaved",
+        "single",
+        "bf16",
+        "all-fp8",
+        "full",
+        "none",
+        "e4m3",
+        "e5m6",
+        "o_proj",
+        "attn",
+        "norm1",
+        "x0",
+        "fp32",
+        "h200",
+        "deepseek-v3",
+    ]
+)
 JSON = st.recursive(
     SCALARS | NAMES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | st.text(max_size=5), inner,
-                                                                max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(NAMES | st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
-)  # fmt: skip
+)
 FIELDS = st.sampled_from([item.name for item in fields(Plan)])
 
 

@@ -29,15 +29,28 @@ from memmodel.report_frontier import frontier_text
 GOLDEN = Path(__file__).parent / "goldens" / "frontiers.txt"
 DSV3 = load("deepseek-v3")
 BLOCKS = {kind: block(DSV3, kind) for kind in DSV3.kinds}
-ODD = Shape(hidden=131, heads=3, nope=10, rope=6, v=9, q_lora=70, kv_lora=33, dense_width=257,
-            expert_width=45, experts=7, top=3, shared=2)  # fmt: skip
+ODD = Shape(
+    hidden=131,
+    heads=3,
+    nope=10,
+    rope=6,
+    v=9,
+    q_lora=70,
+    kv_lora=33,
+    dense_width=257,
+    expert_width=45,
+    experts=7,
+    top=3,
+    shared=2,
+)
 GRAPHS: dict[str, Block] = {
     f"{name} {kind}": block(from_config(name, shape.config()), kind)
     for name, shape in (("dsv3", Shape()), ("odd", ODD), ("no shared", Shape(shared=0)))
     for kind in ("dense", "moe")
 }
-FORMATS = {site: ("bf16", "e4m3", "mxfp8", "e5m6")[: 4 if site == "o_proj" else 3]
-           for site in SITES}  # fmt: skip
+FORMATS = {
+    site: ("bf16", "e4m3", "mxfp8", "e5m6")[: 4 if site == "o_proj" else 3] for site in SITES
+}
 BLOCK_OPTIONS: dict[str, Any] = {
     "graph": st.sampled_from(sorted(GRAPHS)),
     "name": st.sampled_from(sorted(RECIPES)),
@@ -68,12 +81,19 @@ def test_terms_add_up_to_the_stash(
 
 
 @settings(deadline=None, max_examples=12)
-@given(masks=st.lists(st.integers(0, 2**19 - 1), min_size=20, max_size=20),
-       seq_len=st.integers(1, 2**20), **BLOCK_OPTIONS)  # fmt: skip
+@given(
+    masks=st.lists(st.integers(0, 2**19 - 1), min_size=20, max_size=20),
+    seq_len=st.integers(1, 2**20),
+    **BLOCK_OPTIONS,
+)
 def test_all_policies_are_priced_as_the_accounting_prices_each(
-    graph: str, name: str, formats: dict[str, str], dual_stash: bool, masks: list[int],
+    graph: str,
+    name: str,
+    formats: dict[str, str],
+    dual_stash: bool,
+    masks: list[int],
     seq_len: int,
-) -> None:  # fmt: skip
+) -> None:
     chosen, precision = GRAPHS[graph], recipe(name, formats)
     policies, kept, flops = planner.price(
         chosen, precision, dual_stash=dual_stash, seq_len=seq_len, replay_communication=True
@@ -99,9 +119,10 @@ def test_each_of_the_policies_of_a_dense_block(dual_stash: bool) -> None:
     # The front, by comparing with the distinct costs of all others.
     distinct = sorted(set(points))
     wanted = [
-        point for i, point in enumerate(distinct)
+        point
+        for i, point in enumerate(distinct)
         if all(other[1] > point[1] for other in distinct[:i])
-    ]  # fmt: skip
+    ]
     front = frontier(graph, precision, dual_stash=dual_stash).front
     assert [point[:2] for point in front] == wanted
 
@@ -139,8 +160,10 @@ def test_no_policy_is_missed_and_none_on_the_front_is_beaten(
     kind: str, name: str, communication: bool, dual_stash: bool
 ) -> None:
     options: dict[str, Any] = {
-        "recipe": RECIPES[name], "dual_stash": dual_stash, "replay_communication": communication,
-    }  # fmt: skip
+        "recipe": RECIPES[name],
+        "dual_stash": dual_stash,
+        "replay_communication": communication,
+    }
     found = fronts(BLOCKS[kind], **options)
     for a, b in pairwise(found.front):
         assert a.replay_flops < b.replay_flops
@@ -163,11 +186,20 @@ def test_no_policy_is_missed_and_none_on_the_front_is_beaten(
 @settings(deadline=None, max_examples=20)
 @given(communication=st.booleans(), seq_len=st.integers(1, 2**17), **BLOCK_OPTIONS)
 def test_the_front_built_mark_by_mark_is_that_of_all_prices(
-    graph: str, name: str, formats: dict[str, str], dual_stash: bool, communication: bool,
+    graph: str,
+    name: str,
+    formats: dict[str, str],
+    dual_stash: bool,
+    communication: bool,
     seq_len: int,
-) -> None:  # fmt: skip
-    fronts(GRAPHS[graph], recipe=recipe(name, formats), dual_stash=dual_stash, seq_len=seq_len,
-           replay_communication=communication)  # fmt: skip
+) -> None:
+    fronts(
+        GRAPHS[graph],
+        recipe=recipe(name, formats),
+        dual_stash=dual_stash,
+        seq_len=seq_len,
+        replay_communication=communication,
+    )
 
 
 def test_of_equals_the_one_with_the_fewest_replayed_ops_stands_for_all() -> None:
@@ -266,6 +298,7 @@ def test_the_steps_of_every_recipe_are_the_golden() -> None:
 
 # --- the command ----------------------------------------------------------------------------------
 
+
 def test_the_document_of_the_command(capsys: Output) -> None:
     found = answer(capsys, "frontier", "--recipe", "bf16", "--budget-bytes-per-token", "256640")
     assert (found["kind"], found["policies"], len(found["hull"])) == ("moe", 131_072, 12)
@@ -286,11 +319,21 @@ def test_the_document_of_the_command(capsys: Output) -> None:
 def test_the_flags_of_the_command(capsys: Output) -> None:
     assert answer(capsys, "frontier", "--replay-communication")["policies"] == 524_288
     dense = answer(
-        capsys, "frontier", "--kind", "dense", "--formats", '{"o_proj": "bf16"}', "--seq-len",
-        "8192", "--recipe", "all-fp8", "--dual-stash",
-    )  # fmt: skip
-    wanted = frontier(BLOCKS["dense"], recipe("all-fp8", {"o_proj": "bf16"}), dual_stash=True,
-                      seq_len=8192)  # fmt: skip
+        capsys,
+        "frontier",
+        "--kind",
+        "dense",
+        "--formats",
+        '{"o_proj": "bf16"}',
+        "--seq-len",
+        "8192",
+        "--recipe",
+        "all-fp8",
+        "--dual-stash",
+    )
+    wanted = frontier(
+        BLOCKS["dense"], recipe("all-fp8", {"o_proj": "bf16"}), dual_stash=True, seq_len=8192
+    )
     assert [point["stash_bytes_per_token"] for point in dense["front"]] == [
         point.bytes_per_token for point in wanted.front
     ]

@@ -20,8 +20,20 @@ REFERENCE = json.loads((Path(__file__).parent / "goldens" / "reference.json").re
 DSV3 = load("deepseek-v3")
 BLOCKS = {kind: block(DSV3, kind) for kind in DSV3.kinds}
 # The real model, and one whose widths fill no tile and have no common factor.
-ODD = Shape(hidden=131, heads=3, nope=10, rope=6, v=9, q_lora=70, kv_lora=33, dense_width=257,
-            expert_width=45, experts=7, top=3, shared=2)  # fmt: skip
+ODD = Shape(
+    hidden=131,
+    heads=3,
+    nope=10,
+    rope=6,
+    v=9,
+    q_lora=70,
+    kv_lora=33,
+    dense_width=257,
+    expert_width=45,
+    experts=7,
+    top=3,
+    shared=2,
+)
 NO_SHARED = Shape(shared=0)
 SHAPES = {"deepseek-v3": Shape(), "odd": ODD, "no shared expert": NO_SHARED}
 GRAPHS: dict[tuple[str, str], Block] = {
@@ -174,8 +186,15 @@ def cases(draw: st.DrawFn, kind: str) -> tuple[str, frozenset[str], str, dict[st
     return shape, replayed, draw(st.sampled_from(sorted(RECIPES))), formats, draw(st.booleans())
 
 
-def check_against_execution(kind: str, shape: str, replayed: frozenset[str], recipe_name: str,
-                            formats: dict[str, str], *, dual_stash: bool) -> None:  # fmt: skip
+def check_against_execution(
+    kind: str,
+    shape: str,
+    replayed: frozenset[str],
+    recipe_name: str,
+    formats: dict[str, str],
+    *,
+    dual_stash: bool,
+) -> None:
     graph, dims = GRAPHS[shape, kind], SHAPES[shape]
     found = stash(graph, recipe(recipe_name, formats), replayed, dual_stash)
     how = (recipe_name, formats)

@@ -46,9 +46,17 @@ def test_bars_are_as_wide_as_the_scene_says() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (-0.0, "0"), (-0.004, "0"), (100, "100"), (0.125, "0.12"), (1 / 3, "0.33"),
-     (-2.5, "-2.5"), (1e7, "10000000")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (-0.0, "0"),
+        (-0.004, "0"),
+        (100, "100"),
+        (0.125, "0.12"),
+        (1 / 3, "0.33"),
+        (-2.5, "-2.5"),
+        (1e7, "10000000"),
+    ],
+)
 def test_numbers_have_one_form(value: float, text: str) -> None:
     assert number(value) == text
 

@@ -115,14 +115,27 @@ def test_one_rank_is_no_pipeline(name: str) -> None:
 # --- a stored table of orders --------------------------------------------------------------------
 
 CASES = [
-    *[(name, pp, m, 1) for name in ("single", "gpipe", "1f1b", "zb1p")
-      for pp, m in ((2, 1), (3, 2), (4, 8), (8, 20), (16, 64))],
-    *[("interleaved", *size) for size in
-      ((2, 4, 2), (3, 2, 3), (4, 8, 1), (4, 10, 2), (4, 8, 4), (8, 16, 2), (16, 64, 2))],
+    *[
+        (name, pp, m, 1)
+        for name in ("single", "gpipe", "1f1b", "zb1p")
+        for pp, m in ((2, 1), (3, 2), (4, 8), (8, 20), (16, 64))
+    ],
+    *[
+        ("interleaved", *size)
+        for size in (
+            (2, 4, 2),
+            (3, 2, 3),
+            (4, 8, 1),
+            (4, 10, 2),
+            (4, 8, 4),
+            (8, 16, 2),
+            (16, 64, 2),
+        )
+    ],
     *[("zbv", pp, m, 2) for pp, m in ((2, 1), (3, 4), (4, 8), (8, 20), (16, 64))],
     *[("dualpipe", pp, m, 1) for pp, m in ((2, 4), (4, 8), (4, 14), (8, 20), (16, 64))],
     *[("dualpipev", pp, m, 2) for pp, m in ((2, 4), (3, 7), (4, 8), (8, 20), (16, 64))],
-]  # fmt: skip
+]
 
 
 def table() -> list[dict[str, Any]]:
@@ -327,8 +340,10 @@ def test_spans_tell_the_same_story_as_the_counts(
         spans = run.spans(rank, release=release)
         for span in spans:
             for index, kinds in (
-                (span.forward, "F"), (span.backward, "BI"), (span.weight, "BW"),
-            ):  # fmt: skip
+                (span.forward, "F"),
+                (span.backward, "BI"),
+                (span.weight, "BW"),
+            ):
                 assert any(
                     (chunk, microbatch) == (span.chunk, span.microbatch) and kind in kinds
                     for kind, chunk, microbatch in steps[index]

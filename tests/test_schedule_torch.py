@@ -36,9 +36,16 @@ class Stage(SimpleNamespace):
 
     def __init__(self, index: int, rank: int, pp: int, total: int) -> None:
         super().__init__(
-            stage_index=index, group_rank=rank, group_size=pp, num_stages=total,
-            is_first=index == 0, is_last=index == total - 1, has_backward=True, submod=None, log=[],
-        )  # fmt: skip
+            stage_index=index,
+            group_rank=rank,
+            group_size=pp,
+            num_stages=total,
+            is_first=index == 0,
+            is_last=index == total - 1,
+            has_backward=True,
+            submod=None,
+            log=[],
+        )
 
     def forward_one_chunk(self, microbatch: int, *_: object, **__: object) -> None:
         self.log.append((Action("F", 0, microbatch),))
@@ -107,8 +114,10 @@ def test_one_stage_schedules_run_as_pytorch_runs_them(pp: int) -> None:
 def test_interleaved_is_pytorchs(pp: int, virtual_stages: int) -> None:
     for microbatches in range(1, 4 * pp + 1):
         size: dict[str, Any] = {
-            "pp": pp, "microbatches": microbatches, "virtual_stages": virtual_stages
-        }  # fmt: skip
+            "pp": pp,
+            "microbatches": microbatches,
+            "virtual_stages": virtual_stages,
+        }
         if microbatches % max(1, microbatches // pp):
             with pytest.raises(ValueError, match="multiple of the number of rounds"):
                 planned("interleaved", **size)

@@ -219,8 +219,14 @@ def main() -> None:
     """Build from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--output", type=Path, default=BUILD, help="folder [default _build/live]")
-    parser.add_argument("--with", action="append", default=[], metavar="NAME=FILE", dest="extra",
-                        help="add a figure that is not the book's")  # fmt: skip
+    parser.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        dest="extra",
+        help="add a figure that is not the book's",
+    )
     arguments = parser.parse_args()
     extra = {name: Path(file) for name, file in (pair.split("=", 1) for pair in arguments.extra)}
     folder = build(arguments.output, extra) / "live"

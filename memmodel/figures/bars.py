@@ -94,8 +94,11 @@ def bars_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         if row.size is None:
             continue
-        cells = (row.label if row.head else f"  {row.label}", size_text(row.size),
-                 number_text(row.size))  # fmt: skip
+        cells = (
+            row.label if row.head else f"  {row.label}",
+            size_text(row.size),
+            number_text(row.size),
+        )
         before = row.size if row.before is None else row.before
         more = (size_text(before), factor_text(before, row.size)) if won else ()
         body.append(cells + more)
@@ -106,19 +109,56 @@ def _row(row: Row, top: float) -> list[Mark]:
     bar = BAR if row.head else BAR - 4
     y, baseline = top + (ROW - bar) / 2, top + 15.5
     marks: list[Mark] = [
-        Text(LEFT - 10, baseline, row.label, "text" if row.head else "muted", 13, "end",
-             bold=row.head, id=f"label-{row.id}")
-    ]  # fmt: skip
+        Text(
+            LEFT - 10,
+            baseline,
+            row.label,
+            "text" if row.head else "muted",
+            13,
+            "end",
+            bold=row.head,
+            id=f"label-{row.id}",
+        )
+    ]
     if row.size is None:
         return marks
     won = factor_text(row.before, row.size) if row.before is not None else ""
     if row.before is not None and won:
-        marks.append(Rect(LEFT, y, position(row.before) - LEFT, bar, "ghost", filled=False,
-                          outline="dashed", id=f"ghost-{row.id}"))  # fmt: skip
-    marks.append(Rect(LEFT, y, position(row.size) - LEFT, bar, row.role, id=f"bar-{row.id}",
-                      title=row.title or f"{row.label}: {size_text(row.size)}"))  # fmt: skip
-    marks.append(Text(RIGHT + 86, baseline, size_text(row.size), "text", 13, "end",
-                      bold=row.head, id=f"value-{row.id}"))  # fmt: skip
+        marks.append(
+            Rect(
+                LEFT,
+                y,
+                position(row.before) - LEFT,
+                bar,
+                "ghost",
+                filled=False,
+                outline="dashed",
+                id=f"ghost-{row.id}",
+            )
+        )
+    marks.append(
+        Rect(
+            LEFT,
+            y,
+            position(row.size) - LEFT,
+            bar,
+            row.role,
+            id=f"bar-{row.id}",
+            title=row.title or f"{row.label}: {size_text(row.size)}",
+        )
+    )
+    marks.append(
+        Text(
+            RIGHT + 86,
+            baseline,
+            size_text(row.size),
+            "text",
+            13,
+            "end",
+            bold=row.head,
+            id=f"value-{row.id}",
+        )
+    )
     if won:
         marks.append(Text(RIGHT + 96, baseline, won, "muted", 13, id=f"value-won-{row.id}"))
     return marks

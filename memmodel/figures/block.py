@@ -37,12 +37,17 @@ def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
             sign = "!" if box.op in pointless else "" if flips[box.op] else "±0"
         flops = box_flops(kind, box.op, box.half, False) if box.op in GEMMS else 0
         groups.setdefault(box.op, []).extend(
-            op_box(box, replayed=box.op in kept.replayed if marked else None, sign=sign,
-                   mflop=flops / 1e6)
-        )  # fmt: skip
+            op_box(
+                box,
+                replayed=box.op in kept.replayed if marked else None,
+                sign=sign,
+                mflop=flops / 1e6,
+            )
+        )
         if below:
-            drawn += slab(box, state=below.state, nbytes=below.nbytes, text=below.words,
-                          aux=below.statistic)  # fmt: skip
+            drawn += slab(
+                box, state=below.state, nbytes=below.nbytes, text=below.words, aux=below.statistic
+            )
     for name, inside in groups.items():
         drawn.append(_clickable(kind, kept, name, tuple(inside), flips, replayed))
     forward, replay = kept.forward_flops(SEQ_LEN), kept.replay_flops(SEQ_LEN)
@@ -80,16 +85,24 @@ def _draw(kind: str, scale: str, policy: str, marks: str) -> Scene:
     )
 
 
-def _clickable(kind: str, kept: Stash, op: str, inside: tuple[Mark, ...], flips: dict[str, int],
-               replayed: Marks) -> Group:  # fmt: skip
+def _clickable(
+    kind: str,
+    kept: Stash,
+    op: str,
+    inside: tuple[Mark, ...],
+    flips: dict[str, int],
+    replayed: Marks,
+) -> Group:
     if op not in flips:
         return Group(f"op-{op}", inside)
     now = op in kept.replayed
     sets = setting(kind, replayed ^ {op})
     change = flips[op]
-    effect = "moves no byte" if not change else (
-        f"{'adds' if change > 0 else 'frees'} {sized(abs(change), 'token')} per token"
-    )  # fmt: skip
+    effect = (
+        "moves no byte"
+        if not change
+        else (f"{'adds' if change > 0 else 'frees'} {sized(abs(change), 'token')} per token")
+    )
     return Group(
         id=f"op-{op}",
         marks=inside,
@@ -115,15 +128,17 @@ def _headings(kind: str, replayed: Marks) -> list[Mark]:
         ):
             drawn.append(
                 gauges.button(
-                    f"{verb} {region}", at, wide, verb,
-                    label=f"{words}: {verb}", pressed=not (after ^ replayed) & shown,
+                    f"{verb} {region}",
+                    at,
+                    wide,
+                    verb,
+                    label=f"{words}: {verb}",
+                    pressed=not (after ^ replayed) & shown,
                     sets=setting(kind, after),
                 )
-            )  # fmt: skip
+            )
         drawn.append(gauges.heading(words, left))
-    drawn += gauges.legend(
-        (("kept", 354, 56), ("anchor", 354, 76), ("replayed", 536, 56))
-    )  # fmt: skip
+    drawn += gauges.legend((("kept", 354, 56), ("anchor", 354, 76), ("replayed", 536, 56)))
     return drawn
 
 

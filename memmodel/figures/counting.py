@@ -20,8 +20,7 @@ from memmodel.plan import Plan
 from memmodel.scene import Choice, Figure, Line, Mark, Powers, Rect, Scene, Table, Text
 
 # Everything on every GPU, in bf16, nothing recomputed: the plan that this chapter counts.
-NAIVE = Plan(pp=1, ep=1, zero=0, schedule="single", microbatches=1, recipe="bf16",
-             recompute="none")  # fmt: skip
+NAIVE = Plan(pp=1, ep=1, zero=0, schedule="single", microbatches=1, recipe="bf16", recompute="none")
 
 # The three groups of a state: the routed experts, the vocabulary's tensors, and all else.
 GROUPS = ("routed experts", "rest of the blocks", "embedding + head")
@@ -30,11 +29,20 @@ _VOCABULARY = ("embedding", "head", "final norm")
 # What a kept tensor belongs to, for people: the activation buckets.
 BUCKETS: Mapping[str, tuple[str, ...]] = {
     "residual and norms": ("x0", "norm1", "x1", "norm2"),
-    "attention": ("qkv_down", "q_norm", "kv_norm", "q_up", "kv_up", "rope_q", "rope_kv", "attn",
-                  "o_proj"),
+    "attention": (
+        "qkv_down",
+        "q_norm",
+        "kv_norm",
+        "q_up",
+        "kv_up",
+        "rope_q",
+        "rope_kv",
+        "attn",
+        "o_proj",
+    ),
     "experts and FFN": ("dispatch", "gate_up", "swiglu", "ffn_down", "combine", "moe_add"),
     "always fp32": ("router", "lse", "rstd norm1", "rstd norm2", "rstd q_norm", "rstd kv_norm"),
-}  # fmt: skip
+}
 VOCABULARY_BUCKET = "embedding + logits"
 
 
@@ -107,8 +115,9 @@ def _naive_count(shown: str, books: str) -> Scene:
     rows = []
     for category, parts in sizes.items():
         there = category in visible
-        rows.append(Row(category, category, category, totals[category] if there else None,
-                        head=True))  # fmt: skip
+        rows.append(
+            Row(category, category, category, totals[category] if there else None, head=True)
+        )
         rows += [
             Row(f"{category}-{part}", part, f"{category} soft", size if there else None)
             for part, size in parts.items()
@@ -169,10 +178,18 @@ def _tally(kind: str, tokens: str) -> Scene:
     top = _TOP + len(rows) * _ROW
     marks += [
         Text(LEFT - 10, top + 16, "one layer", "text", 13, "end", bold=True, id="label-total"),
-        Text(WIDTH - 4, top + 16, size_text(total * count), "text", 13, "end", bold=True,
-             id="value-total"),
+        Text(
+            WIDTH - 4,
+            top + 16,
+            size_text(total * count),
+            "text",
+            13,
+            "end",
+            bold=True,
+            id="value-total",
+        ),
         Line(LEFT, bottom, RIGHT, bottom, "axis"),
-    ]  # fmt: skip
+    ]
     heads = ", ".join(f"{label} {size_text(size * count)}" for label, head, size in rows if head)
     status = f"One {_KINDS[kind]} keeps {size_text(total * count)} for {count:,} tokens."
     body = [
@@ -194,17 +211,44 @@ def _tally_row(label: str, top: float, *, head: bool, size: int, tokens: int) ->
     high = 14.0 if head else 10.0
     width = (RIGHT - LEFT) * size / (AXIS_KIB * 1024)
     # Sums stay off the axis that their parts are measured on, as a number in bold.
-    bar = [] if head else [
-        Rect(LEFT, top + (_ROW - high) / 2, width, high, "activations soft", id=f"bar-{label}",
-             title=f"{label}: {size:,} bytes per token")
-    ]  # fmt: skip
+    bar = (
+        []
+        if head
+        else [
+            Rect(
+                LEFT,
+                top + (_ROW - high) / 2,
+                width,
+                high,
+                "activations soft",
+                id=f"bar-{label}",
+                title=f"{label}: {size:,} bytes per token",
+            )
+        ]
+    )
     return [
-        Text(LEFT - 10, top + 16, label, "text" if head else "muted", 13, "end", bold=head,
-             id=f"label-{label}"),
+        Text(
+            LEFT - 10,
+            top + 16,
+            label,
+            "text" if head else "muted",
+            13,
+            "end",
+            bold=head,
+            id=f"label-{label}",
+        ),
         *bar,
-        Text(WIDTH - 4, top + 16, size_text(size * tokens), "text" if head else "muted", 13, "end",
-             bold=head, id=f"value-{label}"),
-    ]  # fmt: skip
+        Text(
+            WIDTH - 4,
+            top + 16,
+            size_text(size * tokens),
+            "text" if head else "muted",
+            13,
+            "end",
+            bold=head,
+            id=f"value-{label}",
+        ),
+    ]
 
 
 _KINDS = {"moe": "MoE layer", "dense": "dense layer"}
@@ -216,8 +260,9 @@ FIGURES = {
             name="naive-count",
             title="Everything on one GPU",
             knobs=(
-                Choice("shown", "Count up to", tuple((name, name) for name in _SHOWN),
-                       "activations"),
+                Choice(
+                    "shown", "Count up to", tuple((name, name) for name in _SHOWN), "activations"
+                ),
                 Choice("books", "Book-keeping", tuple(_BOOKS.items()), "zero"),
             ),
             draw=_naive_count,
@@ -239,4 +284,4 @@ FIGURES = {
             "always fp32. The axis is linear: the bars add up.",
         ),
     )
-}  # fmt: skip
+}

@@ -42,8 +42,14 @@ GEMMS = ("qkv_down", "q_up", "kv_up", "attn", "o_proj", "router", "gate_up", "ff
 ATTENTION = tuple(op for left, _ in _ROWS for op in left if op != "x0")
 _SPLIT = ("gate_up", "swiglu", "ffn_down")  # with a routed and a shared half in a MoE block
 _MOE_ONLY = ("router", "dispatch", "combine", "moe_add")
-_NOTES = {"x0": "block input", "x1": "add", "x2": "block output", "dispatch": "a2a",
-          "combine": "a2a", "moe_add": "add"}  # fmt: skip
+_NOTES = {
+    "x0": "block input",
+    "x1": "add",
+    "x2": "block output",
+    "dispatch": "a2a",
+    "combine": "a2a",
+    "moe_add": "add",
+}
 _TOP = 40.0
 
 
@@ -143,8 +149,7 @@ def wires(kind: str) -> tuple[Mark, ...]:
     # the residual leaves the column below, and forks in the gutter: up to the FFN, on to the end
     wire((x1.x, x1.bottom), (x1.x, x2.middle), (x2.left, x2.middle))
     marks.append(dot(RAIL_UP, x2.middle))
-    wire((RAIL_UP, x2.middle), (RAIL_UP, norm2.y - 16), (norm2.x, norm2.y - 16),
-         (norm2.x, norm2.y))  # fmt: skip
+    wire((RAIL_UP, x2.middle), (RAIL_UP, norm2.y - 16), (norm2.x, norm2.y - 16), (norm2.x, norm2.y))
     if kind == "dense":
         straight(norm2, box("gate_up"), box("swiglu"), box("ffn_down"), x2)
         return tuple(marks)
@@ -157,8 +162,12 @@ def wires(kind: str) -> tuple[Mark, ...]:
     marks.append(dot(RAIL_BYPASS, y))
     wire((RAIL_BYPASS, y), (RAIL_BYPASS, dispatch.middle), (dispatch.left, dispatch.middle))
     y = fork(router)
-    wire((router.x, y), (RAIL_ROUTER, y), (RAIL_ROUTER, combine.middle),
-         (combine.right, combine.middle))  # fmt: skip
+    wire(
+        (router.x, y),
+        (RAIL_ROUTER, y),
+        (RAIL_ROUTER, combine.middle),
+        (combine.right, combine.middle),
+    )
     wire((SPINE_SHARED, shared[-1].bottom), (SPINE_SHARED, add.middle), (add.left, add.middle))
     baseline = dispatch.bottom + 14
     marks += [
@@ -190,8 +199,9 @@ def comb(x: float, y: float, mflop: float, role: str) -> tuple[Mark, ...]:
 
 
 @lru_cache(maxsize=1024)
-def op_box(box: Box, *, replayed: bool | None, mflop: float, sign: str = "",
-           chip: str = "", note: str = "") -> tuple[Mark, ...]:  # fmt: skip
+def op_box(
+    box: Box, *, replayed: bool | None, mflop: float, sign: str = "", chip: str = "", note: str = ""
+) -> tuple[Mark, ...]:
     """The box of an operation: solid if saved, dashed if replayed, plain (None) without a mark.
 
     `sign` is "!" (pointless) or "±0" (neutral); `chip` names a format, with its colour.
@@ -239,8 +249,17 @@ def badge(right: float, top: float, words: str) -> tuple[Mark, ...]:
 
 
 @lru_cache(maxsize=2048)
-def slab(box: Box, *, state: str, nbytes: int, text: str, aux: str = "", role: str = "activations",
-         before: int = 0, dual: bool = False) -> tuple[Mark, ...]:  # fmt: skip
+def slab(
+    box: Box,
+    *,
+    state: str,
+    nbytes: int,
+    text: str,
+    aux: str = "",
+    role: str = "activations",
+    before: int = 0,
+    dual: bool = False,
+) -> tuple[Mark, ...]:
     """The tensor below a box, in one of four states.
 
     "kept" is filled, "anchor" (kept for a replay alone) hatched, "replayed" a dashed outline,

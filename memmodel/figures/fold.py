@@ -95,8 +95,11 @@ def _slot(kind: str, x: float, y: float, wide: float, high: float, faint: bool) 
 
 def _model(plan: Plan, rank: int) -> Iterator[Mark]:
     """The model as one row of slots; those of the chosen rank stand out."""
-    stages = {chunk.first + (not chunk.embedding): (at, chunk)
-              for at, chunks in enumerate(plan.chunks_of_rank) for chunk in chunks}  # fmt: skip
+    stages = {
+        chunk.first + (not chunk.embedding): (at, chunk)
+        for at, chunks in enumerate(plan.chunks_of_rank)
+        for chunk in chunks
+    }
     wide = (RIGHT - LEFT) / (plan.architecture.num_hidden_layers + 2)
     x = LEFT
     for first in sorted(stages):
@@ -106,13 +109,13 @@ def _model(plan: Plan, rank: int) -> Iterator[Mark]:
             yield _slot(kind, x, SLOTS, wide - 1, SLOT_HIGH, host != rank)
             x += wide
         if host == rank:
-            yield Line(start, SLOTS + SLOT_HIGH + 4, x - 1, SLOTS + SLOT_HIGH + 4, "text",
-                       weight=2)  # fmt: skip
+            yield Line(start, SLOTS + SLOT_HIGH + 4, x - 1, SLOTS + SLOT_HIGH + 4, "text", weight=2)
     yield Text(LEFT, SLOTS + SLOT_HIGH + 20, "embedding", "muted", 12, id="slots-first")
     yield Text(RIGHT, SLOTS + SLOT_HIGH + 20, "head", "muted", 12, "end", id="slots-last")
     words = f"{plan.architecture.num_hidden_layers} layers, the first three with a dense FFN"
-    yield Text((LEFT + RIGHT) / 2, SLOTS + SLOT_HIGH + 20, words, "muted", 12, "middle",
-               id="slots-layers")  # fmt: skip
+    yield Text(
+        (LEFT + RIGHT) / 2, SLOTS + SLOT_HIGH + 20, words, "muted", 12, "middle", id="slots-layers"
+    )
 
 
 def _column(plan: Plan, at: int, rank: int, held: dict[str, int], most: int) -> Group:
@@ -121,11 +124,27 @@ def _column(plan: Plan, at: int, rank: int, held: dict[str, int], most: int) -> 
     x, here = LEFT + at * pitch, at == rank
     middle, wide = x + pitch / 2, pitch - 2
     marks: list[Mark] = [
-        Rect(x, RANKS - 16, pitch, BARS + BARS_HIGH + 34 - RANKS + 16, "text", filled=False,
-             outline="solid" if here else "", radius=4),
-        Text(middle, RANKS, str(at), "text" if here else "muted", 13, "middle", bold=here,
-             id=f"value-rank-{at}"),
-    ]  # fmt: skip
+        Rect(
+            x,
+            RANKS - 16,
+            pitch,
+            BARS + BARS_HIGH + 34 - RANKS + 16,
+            "text",
+            filled=False,
+            outline="solid" if here else "",
+            radius=4,
+        ),
+        Text(
+            middle,
+            RANKS,
+            str(at),
+            "text" if here else "muted",
+            13,
+            "middle",
+            bold=here,
+            id=f"value-rank-{at}",
+        ),
+    ]
     for index, chunk in enumerate(plan.chunks_of_rank[at]):
         y = CHUNKS + index * (CHUNK_HIGH + CHUNK_GAP)
         marks.append(Rect(x + 1, y, wide, CHUNK_HIGH, "axis", filled=False, outline="solid"))
@@ -138,25 +157,44 @@ def _column(plan: Plan, at: int, rank: int, held: dict[str, int], most: int) -> 
         ]
         amount = billions(sum(chunk_parameters(plan, chunk).values()))
         marks += [
-            Text(middle, y + 38, layers_text(chunk), "text", 12, "middle",
-                 id=f"value-layers-{index}-{at}"),
+            Text(
+                middle,
+                y + 38,
+                layers_text(chunk),
+                "text",
+                12,
+                "middle",
+                id=f"value-layers-{index}-{at}",
+            ),
             Text(middle, y + 56, amount, "muted", 12, "middle", id=f"value-chunk-{index}-{at}"),
-        ]  # fmt: skip
+        ]
     y, bottom = BARS + BARS_HIGH, BARS + BARS_HIGH
     for name, held_of in held.items():
         high = held_of / most * BARS_HIGH
         role, hatch = LOOKS[name]
         y -= high
-        marks.append(Rect(x + 8, y, pitch - 16, high, role, hatch=hatch, faint=not here,
-                          id=f"bar-{name}-{at}"))  # fmt: skip
+        marks.append(
+            Rect(
+                x + 8, y, pitch - 16, high, role, hatch=hatch, faint=not here, id=f"bar-{name}-{at}"
+            )
+        )
     total = sum(held.values())
     marks += [
-        Text(middle, bottom + 15, billions(total), "text", 12, "middle", bold=here,
-             id=f"value-parameters-{at}"),
+        Text(
+            middle,
+            bottom + 15,
+            billions(total),
+            "text",
+            12,
+            "middle",
+            bold=here,
+            id=f"value-parameters-{at}",
+        ),
         Text(middle, bottom + 30, _gib(total), "muted", 12, "middle", id=f"value-weights-{at}"),
-    ]  # fmt: skip
-    return Group(f"rank-{at}", tuple(marks), knob="rank", value=str(at), label=f"Rank {at}",
-                 pressed=here)  # fmt: skip
+    ]
+    return Group(
+        f"rank-{at}", tuple(marks), knob="rank", value=str(at), label=f"Rank {at}", pressed=here
+    )
 
 
 def _gib(parameters: int) -> str:
@@ -184,16 +222,30 @@ def _draw(pp: str, ep: str, rank: str) -> Scene:
         Text(LEFT, 16, f"{words}: {size_text(2 * most)}", "text", 13, bold=True, id="title"),
         *_model(plan, here),
         *(_column(plan, at, here, held, most) for at, held in enumerate(ranks)),
-        Path(((RIGHT + 4, last), (RIGHT + 14, last), (RIGHT + 14, last + CHUNK_HIGH + CHUNK_GAP),
-              (RIGHT + 4, last + CHUNK_HIGH + CHUNK_GAP)), "axis", arrow=True, weight=1.5),
+        Path(
+            (
+                (RIGHT + 4, last),
+                (RIGHT + 14, last),
+                (RIGHT + 14, last + CHUNK_HIGH + CHUNK_GAP),
+                (RIGHT + 4, last + CHUNK_HIGH + CHUNK_GAP),
+            ),
+            "axis",
+            arrow=True,
+            weight=1.5,
+        ),
         *(
             Text(LEFT - 8, y, label, "muted", 12, "end", id=f"label-{label}")
-            for label, y in (("rank", RANKS), ("chunk 0", CHUNKS + 38), ("billions", CHUNKS + 56),
-                             ("chunk 1", CHUNKS + CHUNK_HIGH + CHUNK_GAP + 38),
-                             ("per GPU", BARS + 14), ("billions ", BARS + BARS_HIGH + 15),
-                             ("GiB", BARS + BARS_HIGH + 30))
+            for label, y in (
+                ("rank", RANKS),
+                ("chunk 0", CHUNKS + 38),
+                ("billions", CHUNKS + 56),
+                ("chunk 1", CHUNKS + CHUNK_HIGH + CHUNK_GAP + 38),
+                ("per GPU", BARS + 14),
+                ("billions ", BARS + BARS_HIGH + 15),
+                ("GiB", BARS + BARS_HIGH + 30),
+            )
         ),
-    ]  # fmt: skip
+    ]
     x = LEFT
     for name, (role, hatch) in LOOKS.items():
         marks += [
@@ -217,14 +269,19 @@ def _draw(pp: str, ep: str, rank: str) -> Scene:
             ("rank", "chunk 0", "chunk 1", "parameters on a GPU", "in bf16"),
             tuple(
                 [
-                    (str(at), layers_text(chunks[0]), layers_text(chunks[1]),
-                     f"{totals[at]:,}", size_text(2 * totals[at]))
+                    (
+                        str(at),
+                        layers_text(chunks[0]),
+                        layers_text(chunks[1]),
+                        f"{totals[at]:,}",
+                        size_text(2 * totals[at]),
+                    )
                     for at, chunks in enumerate(plan.chunks_of_rank)
                 ]
             ),
         ),
         resolved={} if rank == str(here) else {"rank": str(here)},
-    )  # fmt: skip
+    )
 
 
 FIGURES = {

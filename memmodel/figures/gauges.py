@@ -102,13 +102,22 @@ class Words(NamedTuple):
     replayed: str
 
 
-def gauges(now: Stash, before: Stash, *, forward: float, replay: float,
-           words: Words) -> tuple[Mark, ...]:  # fmt: skip
+def gauges(
+    now: Stash, before: Stash, *, forward: float, replay: float, words: Words
+) -> tuple[Mark, ...]:
     """The total with its ghost and limit, and the two rows of bars; costs in FLOPs per token."""
     total, ghost = now.bytes_per_token * RANK_TOKENS, before.bytes_per_token * RANK_TOKENS
     return (
-        Rect(LEFT, TOP + 5, ghost / GIB * UNITS_PER_GIB, 14, "ghost", filled=False,
-             outline="dashed", id="ghost-total"),
+        Rect(
+            LEFT,
+            TOP + 5,
+            ghost / GIB * UNITS_PER_GIB,
+            14,
+            "ghost",
+            filled=False,
+            outline="dashed",
+            id="ghost-total",
+        ),
         Rect(LEFT, TOP + 5, total / GIB * UNITS_PER_GIB, 14, "activations", id="bar-total"),
         *_frame(),
         _value(0, words.kept, bold=True, id="value-total"),
@@ -116,7 +125,7 @@ def gauges(now: Stash, before: Stash, *, forward: float, replay: float,
         _value(1, words.forward, id="value-forward"),
         *comb(LEFT, TOP + 2 * ROW + 8, replay / 1e6, "recompute"),
         _value(2, words.replayed, id="value-replay"),
-    )  # fmt: skip
+    )
 
 
 def _value(row: int, words: str, *, id: str, bold: bool = False) -> Text:  # noqa: A002
@@ -167,8 +176,16 @@ def heading(words: str, left: float) -> Text:
     return Text(left, 23, words, "text", 15, bold=True)
 
 
-def button(name: str, right: float, wide: float, words: str, *, label: str, pressed: bool,
-           sets: tuple[tuple[str, str], ...]) -> Group:  # fmt: skip
+def button(
+    name: str,
+    right: float,
+    wide: float,
+    words: str,
+    *,
+    label: str,
+    pressed: bool,
+    sets: tuple[tuple[str, str], ...],
+) -> Group:
     """A button with words in it, right-aligned."""
     place = (right - wide, 6.0, wide, 24.0)
     return Group(
@@ -183,7 +200,7 @@ def button(name: str, right: float, wide: float, words: str, *, label: str, pres
         also=sets[1:],
         label=label,
         pressed=pressed,
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=2)

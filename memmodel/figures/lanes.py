@@ -89,8 +89,15 @@ def lane_marks(found: Kept, seen: Window, top: float, pitch: float, chosen: str)
         y, key = top + bar.lane * pitch, name(span)
         faint = chosen not in ("", key)
         role = ("gradients" if bar.gradient else "activations") + ("" if span.chunk else " soft")
-        box = Rect(left, y, right - left, pitch, role, faint=faint,
-                   id=f"{'gradient' if bar.gradient else 'stash'}-{key}")  # fmt: skip
+        box = Rect(
+            left,
+            y,
+            right - left,
+            pitch,
+            role,
+            faint=faint,
+            id=f"{'gradient' if bar.gradient else 'stash'}-{key}",
+        )
         marks: tuple[Mark, ...] = (box,)
         number = str(span.microbatch)
         if pitch >= 14 and right - left >= number_width(number):

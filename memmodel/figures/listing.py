@@ -19,12 +19,17 @@ from memmodel.scene import Table
 Tensors = Mapping[Box, Tensor | None]
 
 SIZES = {"token": "size for a token", "rank": "size on a rank"}
-_STATES = {"kept": "kept", "anchor": "kept for a replay only", "passing": "not kept",
-           "replayed": "replayed"}  # fmt: skip
+_STATES = {
+    "kept": "kept",
+    "anchor": "kept for a replay only",
+    "passing": "not kept",
+    "replayed": "replayed",
+}
 
 
-def saved_table(kept: Stash, tensors: Tensors, flips: Mapping[str, int], scale: str,
-                words: Words) -> Table:  # fmt: skip
+def saved_table(
+    kept: Stash, tensors: Tensors, flips: Mapping[str, int], scale: str, words: Words
+) -> Table:
     """What is saved and what is replayed; `flips` are the bytes that a flip of a mark adds."""
     rows = []
     pointless = kept.pointless
@@ -35,24 +40,48 @@ def saved_table(kept: Stash, tensors: Tensors, flips: Mapping[str, int], scale: 
         change = ""
         if box.op in flips and box.half != "shared":  # the halves flip together
             change = f"{flips[box.op]:+,}" if flips[box.op] else "0"
-        rows.append((
-            _name(box), _state(tensor) + (", pointless" if box.op in pointless else ""), size,
-            statistic, number_text(_bytes(kept, box)), change, *_flops(kept, box),
-        ))  # fmt: skip
-    rows.append((
-        "sum", "", sized(kept.bytes_per_token, scale), "", number_text(kept.bytes_per_token), "",
-        number_text(kept.forward_flops(SEQ_LEN)), number_text(kept.replay_flops(SEQ_LEN)),
-    ))  # fmt: skip
+        rows.append(
+            (
+                _name(box),
+                _state(tensor) + (", pointless" if box.op in pointless else ""),
+                size,
+                statistic,
+                number_text(_bytes(kept, box)),
+                change,
+                *_flops(kept, box),
+            )
+        )
+    rows.append(
+        (
+            "sum",
+            "",
+            sized(kept.bytes_per_token, scale),
+            "",
+            number_text(kept.bytes_per_token),
+            "",
+            number_text(kept.forward_flops(SEQ_LEN)),
+            number_text(kept.replay_flops(SEQ_LEN)),
+        )
+    )
     rows.append(("the rank", "", words.kept, "", "", "", words.forward, words.replayed))
     return Table(
-        ("operation", "output", SIZES[scale], "statistic", "bytes kept per token", "a flip adds",
-         "FLOPs per token", "replayed"),
+        (
+            "operation",
+            "output",
+            SIZES[scale],
+            "statistic",
+            "bytes kept per token",
+            "a flip adds",
+            "FLOPs per token",
+            "replayed",
+        ),
         tuple(rows),
-    )  # fmt: skip
+    )
 
 
-def stored_table(kept: Stash, before: Stash, tensors: Tensors, chips: Mapping[Box, str],
-                 scale: str, words: Words) -> Table:  # fmt: skip
+def stored_table(
+    kept: Stash, before: Stash, tensors: Tensors, chips: Mapping[Box, str], scale: str, words: Words
+) -> Table:
     """What is kept in which format; `chips` are the formats that the boxes name."""
     rows = []
     for box, tensor in tensors.items():
@@ -61,25 +90,52 @@ def stored_table(kept: Stash, before: Stash, tensors: Tensors, chips: Mapping[Bo
         op = kept.block.by_name[box.op]
         is_kept = op.name in kept.tensors and tensor is not None
         size, statistic = _drawn(tensor)
-        rows.append((
-            _name(box), chips[box], _state(tensor), kept.recipe.at(op.stored).name if is_kept
-            else "", size, statistic, number_text(_bytes(kept, box)),
-            number_text(_bytes(before, box)), "yes" if is_kept and op.name in kept.dual else "",
-            *_flops(kept, box),
-        ))  # fmt: skip
-    rows.append((
-        "sum", "", "", "", sized(kept.bytes_per_token, scale), "",
-        number_text(kept.bytes_per_token), number_text(before.bytes_per_token), "",
-        number_text(int(kept.forward_cost(SEQ_LEN))),
-        number_text(int(kept.replay_cost(SEQ_LEN))),  # whole: GEMMs have even FLOPs
-    ))  # fmt: skip
+        rows.append(
+            (
+                _name(box),
+                chips[box],
+                _state(tensor),
+                kept.recipe.at(op.stored).name if is_kept else "",
+                size,
+                statistic,
+                number_text(_bytes(kept, box)),
+                number_text(_bytes(before, box)),
+                "yes" if is_kept and op.name in kept.dual else "",
+                *_flops(kept, box),
+            )
+        )
+    rows.append(
+        (
+            "sum",
+            "",
+            "",
+            "",
+            sized(kept.bytes_per_token, scale),
+            "",
+            number_text(kept.bytes_per_token),
+            number_text(before.bytes_per_token),
+            "",
+            number_text(int(kept.forward_cost(SEQ_LEN))),
+            number_text(int(kept.replay_cost(SEQ_LEN))),  # whole: GEMMs have even FLOPs
+        )
+    )
     rows.append(("the rank", "", "", "", words.kept, "", "", "", "", words.forward, words.replayed))
     return Table(
-        ("operation", "format", "output", "stored in", SIZES[scale], "statistic",
-         "bytes kept per token", "in bf16", "both orientations", "FLOPs per token, fp8 halved",
-         "replayed"),
+        (
+            "operation",
+            "format",
+            "output",
+            "stored in",
+            SIZES[scale],
+            "statistic",
+            "bytes kept per token",
+            "in bf16",
+            "both orientations",
+            "FLOPs per token, fp8 halved",
+            "replayed",
+        ),
         tuple(rows),
-    )  # fmt: skip
+    )
 
 
 def _name(box: Box) -> str:

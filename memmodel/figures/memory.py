@@ -77,14 +77,20 @@ class Course:
 def course(plan: Plan, rank: int) -> Course:
     """The memory of a rank under a plan, from the replay of its schedule."""
     ledger = rank_ledger(plan, rank)
-    run = schedule.timeline(plan.schedule, pp=plan.pp, microbatches=plan.num_microbatches,
-                            virtual_stages=plan.num_virtual_stages)  # fmt: skip
+    run = schedule.timeline(
+        plan.schedule,
+        pp=plan.pp,
+        microbatches=plan.num_microbatches,
+        virtual_stages=plan.num_virtual_stages,
+    )
     tokens = Fraction(plan.seq_len * plan.microbatch_size, plan.tp * plan.cp)
     per_token = [
-        sum(layers * plan.stashes[kind].bytes_per_token
-            for kind, layers in layer_counts(plan, (chunk,)).items())
+        sum(
+            layers * plan.stashes[kind].bytes_per_token
+            for kind, layers in layer_counts(plan, (chunk,)).items()
+        )
         for chunk in ledger.chunks
-    ]  # fmt: skip
+    ]
     ends = [line.bytes for line in ledger.lines if line.part in (EMBEDDING_PART, HEAD_PART)]
     return Course(
         static={state: ledger.totals[state] for state in STATES},
@@ -109,8 +115,14 @@ def ledgers(plan: Plan) -> tuple[RankLedger, ...]:
 def plan_of(name: str, microbatches: str, recompute: str, recipe: str) -> Plan:
     """The plan of this chapter's figures: 8 ranks, EP 64, ZeRO-1."""
     virtual_stages = grid.VIRTUAL_STAGES if name == "interleaved" else None
-    return Plan(pp=RANKS, schedule=name, microbatches=int(microbatches), recompute=recompute,
-                recipe=recipe, virtual_stages=virtual_stages)  # fmt: skip
+    return Plan(
+        pp=RANKS,
+        schedule=name,
+        microbatches=int(microbatches),
+        recompute=recompute,
+        recipe=recipe,
+        virtual_stages=virtual_stages,
+    )
 
 
 # Parts from the bottom of the stack to its top, as keys of palette and list.
@@ -128,15 +140,19 @@ def _stack(here: Course, end: float, limit: int) -> Iterator[Mark]:
         yield Rect(LEFT, BOTTOM - floor - high, RIGHT - LEFT, high, state, id=f"band-{state}")
         floor += high
     high = float(here.ends) * unit
-    yield Rect(LEFT, BOTTOM - floor - high, RIGHT - LEFT, high, "activations", hatch=True,
-               id="band-ends")  # fmt: skip
+    yield Rect(
+        LEFT, BOTTOM - floor - high, RIGHT - LEFT, high, "activations", hatch=True, id="band-ends"
+    )
     floor += high
     for chunk, role in enumerate(_STASHES[: len(here.stash)]):
         steps = [
-            (time, float(here.stashes((*counts[:chunk], *[0] * (len(counts) - chunk)))),
-             float(here.stashes((*counts[: chunk + 1], *[0] * (len(counts) - chunk - 1)))))
+            (
+                time,
+                float(here.stashes((*counts[:chunk], *[0] * (len(counts) - chunk)))),
+                float(here.stashes((*counts[: chunk + 1], *[0] * (len(counts) - chunk - 1)))),
+            )
             for time, counts in here.alive
-        ]  # fmt: skip
+        ]
         yield from band(role, steps, seen, BOTTOM - floor, unit)
 
 
@@ -172,15 +188,40 @@ def _picks(plan: Plan, rank: int) -> Iterator[Mark]:
     for at, ledger in enumerate(ledgers(plan)):
         x, here = LEFT + at * pitch, at == rank
         marks = (
-            Rect(x, PICKS, pitch - 6, 42, "text" if here else "axis", filled=False,
-                 outline="solid", radius=4),
-            Text(x + pitch / 2 - 3, PICKS + 16, str(at), "text", 12, "middle", bold=here,
-                 id=f"pick-{at}"),
-            Text(x + pitch / 2 - 3, PICKS + 33, gib(ledger.total).removesuffix(" GiB"), "text", 12,
-                 "middle", bold=ledger.total == most, id=f"value-pick-{at}"),
-        )  # fmt: skip
-        yield Group(f"rank-{at}", marks, knob="rank", value=str(at), label=f"Rank {at}",
-                    pressed=here)  # fmt: skip
+            Rect(
+                x,
+                PICKS,
+                pitch - 6,
+                42,
+                "text" if here else "axis",
+                filled=False,
+                outline="solid",
+                radius=4,
+            ),
+            Text(
+                x + pitch / 2 - 3,
+                PICKS + 16,
+                str(at),
+                "text",
+                12,
+                "middle",
+                bold=here,
+                id=f"pick-{at}",
+            ),
+            Text(
+                x + pitch / 2 - 3,
+                PICKS + 33,
+                gib(ledger.total).removesuffix(" GiB"),
+                "text",
+                12,
+                "middle",
+                bold=ledger.total == most,
+                id=f"value-pick-{at}",
+            ),
+        )
+        yield Group(
+            f"rank-{at}", marks, knob="rank", value=str(at), label=f"Rank {at}", pressed=here
+        )
 
 
 def _draw(schedule: str, rank: str, microbatches: str, recompute: str, recipe: str) -> Scene:

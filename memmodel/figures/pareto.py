@@ -120,20 +120,37 @@ def _draw(recompute: str, recipe: str, microbatches: str) -> Scene:
     marks: list[Mark] = [
         *_axes(),
         Line(LEFT, y, RIGHT, y, "limit", dash=True, weight=1.5, id="room"),
-        Text(WIDTH - 6, 18, f"dashed: {gib(room)}, what 80 GiB leave beside the states", "limit",
-             12, "end", id="room-label"),
+        Text(
+            WIDTH - 6,
+            18,
+            f"dashed: {gib(room)}, what 80 GiB leave beside the states",
+            "limit",
+            12,
+            "end",
+            id="room-label",
+        ),
         *_names(points, refusals),
-    ]  # fmt: skip
+    ]
     if len(steps) > 1:
         marks.append(Path(tuple(steps), "activations", weight=1.5, id="front"))
     for each in points:
         x, y = each.place
         words = f"{TITLES[each.name]}: {gib(each.nbytes)}, {100 * each.bubble:.1f} %"
         on_front = each in best
-        marks.append(Rect(x - DOT / 2, y - DOT / 2, DOT, DOT,
-                          "activations" if on_front else "neutral",
-                          filled=on_front, outline="solid", radius=DOT / 2,
-                          id=f"dot-{each.name}", title=words))  # fmt: skip
+        marks.append(
+            Rect(
+                x - DOT / 2,
+                y - DOT / 2,
+                DOT,
+                DOT,
+                "activations" if on_front else "neutral",
+                filled=on_front,
+                outline="solid",
+                radius=DOT / 2,
+                id=f"dot-{each.name}",
+                title=words,
+            )
+        )
     told = "; ".join(
         f"{TITLES[each.name]} {100 * each.bubble:.1f} % and {gib(each.nbytes)}" for each in best
     )
@@ -160,8 +177,15 @@ def _table(points: list[Point], best: list[Point], refusals: dict[str, str]) -> 
         note = "not beaten" if each in best else ""
         if kind.placement == "bidirectional":
             note = f"{note}, two copies of the weights".removeprefix(", ")
-        rows.append((TITLES[name], f"{100 * each.bubble:.1f} %", gib(each.nbytes),
-                     number_text(each.nbytes), note))  # fmt: skip
+        rows.append(
+            (
+                TITLES[name],
+                f"{100 * each.bubble:.1f} %",
+                gib(each.nbytes),
+                number_text(each.nbytes),
+                note,
+            )
+        )
     return Table(("schedule", "bubble", "activations", "bytes", "note"), tuple(rows))
 
 

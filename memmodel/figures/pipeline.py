@@ -55,19 +55,41 @@ def _ranks(run: Run, chosen: int) -> Iterator[Mark]:
     high = min(MOST_ROW, GRID_HIGH / run.ranks)
     for rank in range(run.ranks):
         y, here = GRID + rank * high, rank == chosen
-        label = Text(LEFT - 8, y + high / 2 + 3.3, f"rank {rank}", "text" if here else "muted", 12,
-                     "end", bold=here, id=f"value-rank-{rank}")  # fmt: skip
-        row = Rect(LEFT - 2, y - 1.5, RIGHT - LEFT + 4, high - 1, "text", filled=False,
-                   outline="solid" if here else "")  # fmt: skip
+        label = Text(
+            LEFT - 8,
+            y + high / 2 + 3.3,
+            f"rank {rank}",
+            "text" if here else "muted",
+            12,
+            "end",
+            bold=here,
+            id=f"value-rank-{rank}",
+        )
+        row = Rect(
+            LEFT - 2,
+            y - 1.5,
+            RIGHT - LEFT + 4,
+            high - 1,
+            "text",
+            filled=False,
+            outline="solid" if here else "",
+        )
         if high < TARGET:
             yield from (label, row)
         else:
-            yield Group(f"rank-{rank}", (label, row), knob="rank", value=str(rank),
-                        label=f"Rank {rank}", pressed=here)  # fmt: skip
+            yield Group(
+                f"rank-{rank}",
+                (label, row),
+                knob="rank",
+                value=str(rank),
+                label=f"Rank {rank}",
+                pressed=here,
+            )
 
 
-def _strip(run: Run, rank: int, seen: Window, spans: dict[str, Span], chosen: str
-           ) -> Iterator[Mark]:  # fmt: skip
+def _strip(
+    run: Run, rank: int, seen: Window, spans: dict[str, Span], chosen: str
+) -> Iterator[Mark]:
     """The chosen rank's row enlarged; a piece of work that is wide enough can be clicked."""
     cells = grid.cells(run)[rank]
     if seen.scale < grid.number_width("10"):
@@ -95,12 +117,22 @@ def _highlight(run: Run, rank: int, seen: Window, span: Span) -> Iterator[Mark]:
         if not seen.shows(cell.start, cell.end):
             continue
         left, right = seen.edges(cell.start, cell.end)
-        for where, top, tall in (("grid", GRID + rank * high, high - 2),
-                                 ("strip", STRIP, STRIP_HIGH)):  # fmt: skip
+        for where, top, tall in (
+            ("grid", GRID + rank * high, high - 2),
+            ("strip", STRIP, STRIP_HIGH),
+        ):
             for action, above, below in grid.parts(cell, top, tall):
                 if action[1:] == (span.chunk, span.microbatch):
-                    yield Rect(left, above, right - left, below - above, "text", filled=False,
-                               outline="solid", id=f"chosen-{where}-{action.kind}")  # fmt: skip
+                    yield Rect(
+                        left,
+                        above,
+                        right - left,
+                        below - above,
+                        "text",
+                        filled=False,
+                        outline="solid",
+                        id=f"chosen-{where}-{action.kind}",
+                    )
 
 
 def _buttons(found: Kept, seen: Window, chosen: str) -> Iterator[Mark]:
@@ -120,8 +152,11 @@ def _buttons(found: Kept, seen: Window, chosen: str) -> Iterator[Mark]:
         at = seen.start if there else max(0, span.start - 2)
         return (("stash", name(span)), ("at", str(int(at))))
 
-    yield from _pair(LANES - 31, ("previous", "Previous stash", select(index - 1)),
-                     ("next", "Next stash", select(index + 1)))  # fmt: skip
+    yield from _pair(
+        LANES - 31,
+        ("previous", "Previous stash", select(index - 1)),
+        ("next", "Next stash", select(index + 1)),
+    )
 
 
 def _pair(top: float, *buttons: tuple[str, str, Sets]) -> Iterator[Mark]:
@@ -129,20 +164,37 @@ def _pair(top: float, *buttons: tuple[str, str, Sets]) -> Iterator[Mark]:
     right = RIGHT
     for id_, words, sets in reversed(buttons):
         wide = text_width(words, 12) + 16
-        frame = Rect(right - wide, top, wide, 25, "axis", filled=False,
-                     outline="solid" if sets else "dashed", radius=4)  # fmt: skip
-        label = Text(right - wide / 2, top + 17, words, "text" if sets else "muted", 12, "middle",
-                     id=id_)  # fmt: skip
+        frame = Rect(
+            right - wide,
+            top,
+            wide,
+            25,
+            "axis",
+            filled=False,
+            outline="solid" if sets else "dashed",
+            radius=4,
+        )
+        label = Text(
+            right - wide / 2, top + 17, words, "text" if sets else "muted", 12, "middle", id=id_
+        )
         (knob, value), *also = sets or (("", ""),)
-        yield Group(f"{id_}-button", (frame, label), knob=knob, value=value, label=words,
-                    also=tuple(also))  # fmt: skip
+        yield Group(
+            f"{id_}-button", (frame, label), knob=knob, value=value, label=words, also=tuple(also)
+        )
         right -= wide + 12
 
 
 def _draw(
-    schedule: str, ranks: str, microbatches: str, rank: str, release: str, pending: str,
-    zoom: str, stash: str, at: str,
-) -> Scene:  # fmt: skip
+    schedule: str,
+    ranks: str,
+    microbatches: str,
+    rank: str,
+    release: str,
+    pending: str,
+    zoom: str,
+    stash: str,
+    at: str,
+) -> Scene:
     run = Run(schedule, int(ranks), int(microbatches))
     timeline = run.timeline
     here = min(int(rank), run.ranks - 1)
@@ -162,14 +214,24 @@ def _draw(
         Text(LEFT, STRIP - 14, f"Rank {here}, enlarged", "text", 13, bold=True, id="title-strip"),
         *_strip(run, here, seen, spans, chosen),
         *(_highlight(run, here, seen, spans[chosen]) if chosen else ()),
-        Text(LEFT, LANES - 14, f"What rank {here} keeps, one bar each", "text", 13, bold=True,
-             id="title-lanes"),
+        Text(
+            LEFT,
+            LANES - 14,
+            f"What rank {here} keeps, one bar each",
+            "text",
+            13,
+            bold=True,
+            id="title-lanes",
+        ),
         *lane_marks(found, seen, LANES, pitch, chosen),
         *count_marks(found, seen, COUNT, COUNT_HIGH, most),
         *_buttons(found, seen, chosen),
-    ]  # fmt: skip
-    status = f"{rank_words} {_stash_words(spans[chosen], timeline.end[here])}".strip() if (
-        chosen) else rank_words  # fmt: skip
+    ]
+    status = (
+        f"{rank_words} {_stash_words(spans[chosen], timeline.end[here])}".strip()
+        if (chosen)
+        else rank_words
+    )
     return Scene(
         width=WIDTH,
         height=HEIGHT,
@@ -179,10 +241,11 @@ def _draw(
         status=status,
         table=_table(spans, timeline.start[here], timeline.end[here]),
         resolved={
-            knob: now for knob, asked, now in (("rank", rank, str(here)), ("stash", stash, chosen))
+            knob: now
+            for knob, asked, now in (("rank", rank, str(here)), ("stash", stash, chosen))
             if asked != now
         },
-    )  # fmt: skip
+    )
 
 
 def _step_words(run: Run) -> str:
@@ -199,8 +262,9 @@ def _words(run: Run, rank: int, found: Kept) -> str:
     split = f" ({first} of chunk 0, {second} of chunk 1)" if second else ""
     gradients = (
         f" Up to {found.most_gradients} output gradients wait for their weight gradients."
-        if found.most_gradients else ""
-    )  # fmt: skip
+        if found.most_gradients
+        else ""
+    )
     plural = "" if total == 1 else "es"
     return (
         f"Rank {rank} of {run.ranks} keeps at most {total} stash{plural}{split}, "
@@ -241,18 +305,34 @@ FIGURES = {
         knobs=(
             Choice("schedule", "Schedule", grid.SCHEDULES, "dualpipev"),
             Powers("ranks", "Ranks", 2, 16, "8"),
-            Choice("microbatches", "Microbatches",
-                   tuple((str(count), str(count)) for count in MICROBATCHES), "20"),
+            Choice(
+                "microbatches",
+                "Microbatches",
+                tuple((str(count), str(count)) for count in MICROBATCHES),
+                "20",
+            ),
             Choice("rank", "Rank", tuple((str(rank), str(rank)) for rank in range(16)), "0"),
-            Choice("release", "A stash is kept until", tuple(RELEASES.items()), "W",
-                   hint="A weight gradient reads the saved inputs, so they stay until it is done. "
-                   "Freeing them at the input gradient is the optimist's count."),
-            Switch("pending", "Output gradients too",
-                   hint="A split backward also holds the gradient of a chunk's output until the "
-                   "weight gradient is done, as PyTorch's does."),
+            Choice(
+                "release",
+                "A stash is kept until",
+                tuple(RELEASES.items()),
+                "W",
+                hint="A weight gradient reads the saved inputs, so they stay until it is done. "
+                "Freeing them at the input gradient is the optimist's count.",
+            ),
+            Switch(
+                "pending",
+                "Output gradients too",
+                hint="A split backward also holds the gradient of a chunk's output until the "
+                "weight gradient is done, as PyTorch's does.",
+            ),
             Powers("zoom", "Zoom", 1, 16, "1"),
-            Hidden("stash", "Selected stash (chunk.microbatch)", ("", "0.3", "1.0"),
-                   pattern=r"\d\.\d{1,2}"),
+            Hidden(
+                "stash",
+                "Selected stash (chunk.microbatch)",
+                ("", "0.3", "1.0"),
+                pattern=r"\d\.\d{1,2}",
+            ),
             Hidden("at", "From time", ("0", "40"), "0", pattern=r"\d{1,4}"),
         ),
         draw=_draw,
@@ -261,4 +341,4 @@ FIGURES = {
         "none. Interleaved 1F1B has two chunks a rank. Zoom in for microbatch numbers, and to "
         "click on single pieces of work.",
     )
-}  # fmt: skip
+}

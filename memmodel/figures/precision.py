@@ -86,11 +86,14 @@ def rank_parameters() -> int:
     return RANK_LAYERS * (arch.layer_parameters("moe") - routed + routed // EP)
 
 
-def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: str,
-         fp8_params: str) -> Scene:  # fmt: skip
-    text = (formats or formats_text(RECIPES["dsv3-fp8"])) if recipe == CUSTOM else formats_text(
-        RECIPES[recipe]
-    )  # fmt: skip
+def _draw(
+    kind: str, scale: str, policy: str, recipe: str, formats: str, dual: str, fp8_params: str
+) -> Scene:
+    text = (
+        (formats or formats_text(RECIPES["dsv3-fp8"]))
+        if recipe == CUSTOM
+        else formats_text(RECIPES[recipe])
+    )
     chosen = recipe_of(text)
     shown = graph(kind)
     replayed = POLICY_MARKS[policy] & frozenset(shown.markable)
@@ -106,19 +109,27 @@ def _draw(kind: str, scale: str, policy: str, recipe: str, formats: str, dual: s
         chips[box] = chosen.at(site).name if site else ""
         flops = box_flops(kind, op.name, box.half, is_fast(op, chosen)) if op.name in GEMMS else 0
         groups.setdefault(box.op, []).extend(
-            op_box(box, replayed=box.op in replayed if box.op in shown.markable else None,
-                   mflop=flops / 1e6, chip=chips[box],
-                   note="input" if box.op in STORAGE else "fixed" if site in PINNED else "")
-        )  # fmt: skip
+            op_box(
+                box,
+                replayed=box.op in replayed if box.op in shown.markable else None,
+                mflop=flops / 1e6,
+                chip=chips[box],
+                note="input" if box.op in STORAGE else "fixed" if site in PINNED else "",
+            )
+        )
         if below:
             was = half_of(op, box.half, before.tensors.get(op.name, 0))
             drawn += slab(
                 # what only a replay reads is kept all the same: hatches are orientations here
-                box, state="kept" if below.state == "anchor" else below.state,
-                nbytes=below.nbytes, text=below.words, aux=below.statistic,
-                role=chosen.at(op.stored).name, before=was if was != below.nbytes else 0,
+                box,
+                state="kept" if below.state == "anchor" else below.state,
+                nbytes=below.nbytes,
+                text=below.words,
+                aux=below.statistic,
+                role=chosen.at(op.stored).name,
+                before=was if was != below.nbytes else 0,
                 dual=op.name in kept.dual,
-            )  # fmt: skip
+            )
     for name, inside in groups.items():
         drawn.append(_clickable(name, tuple(inside), text))
     forward, replay = kept.forward_cost(SEQ_LEN), kept.replay_cost(SEQ_LEN)

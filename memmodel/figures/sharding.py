@@ -33,14 +33,27 @@ def _levers(ep: str, zero: str) -> Scene:
     before, after = lever_sizes(NAIVE), lever_sizes(plan)
     rows = []
     for category, parts in after.items():
-        rows.append(Row(category, category, category, sum(parts.values()),
-                        sum(before[category].values()), head=True))  # fmt: skip
+        rows.append(
+            Row(
+                category,
+                category,
+                category,
+                sum(parts.values()),
+                sum(before[category].values()),
+                head=True,
+            )
+        )
         if category in STATES:
             rows += [
-                Row(f"{category}-{part}", part, f"{category} soft", parts[part],
-                    before[category][part])
+                Row(
+                    f"{category}-{part}",
+                    part,
+                    f"{category} soft",
+                    parts[part],
+                    before[category][part],
+                )
                 for part in GROUPS
-            ]  # fmt: skip
+            ]
     totals: list[Number] = [
         sum(sum(parts.values()) for parts in sizes.values()) for sizes in (before, after)
     ]
@@ -54,7 +67,7 @@ def _levers(ep: str, zero: str) -> Scene:
     )
     words = ", ".join(
         f"{category} {size_text(sum(parts.values()))}" for category, parts in after.items()
-    )  # fmt: skip
+    )
     won = factor_text(totals[0], totals[1])
     return Scene(
         width=WIDTH,
@@ -91,9 +104,10 @@ def _groups(ep: str, state: str) -> Scene:
         for index in range(0, count + 1, step):
             at = index * pitch
             marks.append(
-                Line(_X + at, _Y, _X + at, _Y + _H, "ground") if vertical
+                Line(_X + at, _Y, _X + at, _Y + _H, "ground")
+                if vertical
                 else Line(_X, _Y + at, _X + _W, _Y + at, "ground")
-            )  # fmt: skip
+            )
     marks.append(Rect(_X, _Y, _W, _H, "axis", filled=False, outline="solid", id="frame"))
     if experts:
         size = f"{rows} GPUs hold the same {here} experts of each layer"
@@ -103,24 +117,34 @@ def _groups(ep: str, state: str) -> Scene:
         shard = f"each keeps 1/{plan.mesh.dp:,} of their optimizer states (DP = {plan.mesh.dp:,})"
     ledger = rank_ledger(plan, 0)
     groups = state_groups(ledger, "optimizer")
-    held = groups["routed experts"] if experts else (
-        groups["rest of the blocks"] + groups["embedding + head"]
-    )  # fmt: skip
+    held = (
+        groups["routed experts"]
+        if experts
+        else (groups["rest of the blocks"] + groups["embedding + head"])
+    )
     marks += [
         Text(_X, 24, size, "text", 15, bold=True, id="value-size"),
         Text(_X, 46, f"{shard}: {size_text(held)}", "muted", 13, id="value-shard"),
-        Text(_X, _Y + _H + 22, f"{columns} columns: EP = {columns}, each with other experts",
-             "muted", 13, id="value-columns"),
-        Text(_X + _W, _Y + _H + 22, f"{rows} rows: replicas", "muted", 13, "end",
-             id="value-rows"),
-    ]  # fmt: skip
+        Text(
+            _X,
+            _Y + _H + 22,
+            f"{columns} columns: EP = {columns}, each with other experts",
+            "muted",
+            13,
+            id="value-columns",
+        ),
+        Text(_X + _W, _Y + _H + 22, f"{rows} rows: replicas", "muted", 13, "end", id="value-rows"),
+    ]
     status = f"{size}; {shard}: {size_text(held)} on each GPU."
     body = (
-        ("routed experts", f"EP = {columns}", f"EDP = {rows}",
-         size_text(groups["routed experts"])),
-        ("everything else", "1", f"DP = {plan.mesh.dp}",
-         size_text(groups["rest of the blocks"] + groups["embedding + head"])),
-    )  # fmt: skip
+        ("routed experts", f"EP = {columns}", f"EDP = {rows}", size_text(groups["routed experts"])),
+        (
+            "everything else",
+            "1",
+            f"DP = {plan.mesh.dp}",
+            size_text(groups["rest of the blocks"] + groups["embedding + head"]),
+        ),
+    )
     return Scene(
         width=WIDTH,
         height=_Y + _H + 36,
@@ -150,12 +174,16 @@ FIGURES = {
             title="Who shares a shard",
             knobs=(
                 Powers("ep", "Expert parallel (EP)", 1, 256, "64"),
-                Choice("state", "Show the replicas of",
-                       (("experts", "routed experts"), ("rest", "everything else")), "experts"),
+                Choice(
+                    "state",
+                    "Show the replicas of",
+                    (("experts", "routed experts"), ("rest", "everything else")),
+                    "experts",
+                ),
             ),
             draw=_groups,
             caption="2,048 GPUs, no pipeline: experts are sharded over EDP = 2048 / EP, all else "
             "over DP = 2048. ZeRO-1, 8 optimizer bytes per parameter.",
         ),
     )
-}  # fmt: skip
+}

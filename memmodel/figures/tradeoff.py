@@ -42,8 +42,13 @@ HEIGHT = 518.0
 PILL = 16.0
 BUDGETS = ("100", "80", "60", "50", "40", "30")
 # Where the name of a preset stands: (right of its point, below it, anchor).
-_LABELS = {"none": (20, 4, "start"), "dsv3": (22, -6, "start"), "selective": (2, -10, "start"),
-           "attn-replay": (-4, -26, "start"), "full": (-2, -12, "end")}  # fmt: skip
+_LABELS = {
+    "none": (20, 4, "start"),
+    "dsv3": (22, -6, "start"),
+    "selective": (2, -10, "start"),
+    "attn-replay": (-4, -26, "start"),
+    "full": (-2, -12, "end"),
+}
 
 
 def x_of(share: float) -> float:
@@ -89,10 +94,16 @@ def _draw(recipe: str, communication: str, budget: str, selected: str) -> Scene:
     )
     for first, role, sentence in ((0, "text", told), (2, "limit", words)):
         drawn += [
-            Text(MARGIN, BOTTOM + 68 + 20 * (first + row), line, role, 13,
-                 id=f"value-line-{first + row}")
+            Text(
+                MARGIN,
+                BOTTOM + 68 + 20 * (first + row),
+                line,
+                role,
+                13,
+                id=f"value-line-{first + row}",
+            )
             for row, line in enumerate(wrapped(sentence))
-        ]  # fmt: skip
+        ]
     verdicts = "; ".join(f"{name} {_verdict(found, name)}" for name in POLICIES)
     policies = (
         f"{found.num_policies:,} policies, {len(found.front)} on the front, {len(corners)} steps."
@@ -213,23 +224,26 @@ def _steps(found: Frontier, place: int) -> list[Mark]:
         gib = f"{point.bytes_per_token * RANK_TOKENS / GIB:.2f}"
         share = f"{100 * found.replay_fraction(point):.2f}"
         row = (LIST, top, LIST_END - LIST, ROW)
-        marks.append(Group(
-            id=f"step-{at + 1}",
-            marks=(
-                Rect(*row, "focus", radius=4, faint=True) if chosen else
-                Rect(*row, "ground", radius=4),
-                Text(LIST + 18, top + 16.5, f"{at + 1}", "text", 13, "end"),
-                Text(LIST + 26, top + 16.5, fitted(words, 13, 136), "text", 13),
-                Text(LIST_END - 70, top + 16.5, gib, "text", 13, "end"),
-                Text(LIST_END - 8, top + 16.5, share, "text", 13, "end"),
-            ),
-            knob="selected",
-            value="" if chosen else str(at + 1),
-            label=f"Step {at + 1}: {words}, {gib} GiB, {share} %",
-            pressed=chosen,
-            into="" if chosen else "recompute-diagram",
-            loads=(("kind", "moe"), *setting("moe", frozenset(names))),
-        ))  # fmt: skip
+        marks.append(
+            Group(
+                id=f"step-{at + 1}",
+                marks=(
+                    Rect(*row, "focus", radius=4, faint=True)
+                    if chosen
+                    else Rect(*row, "ground", radius=4),
+                    Text(LIST + 18, top + 16.5, f"{at + 1}", "text", 13, "end"),
+                    Text(LIST + 26, top + 16.5, fitted(words, 13, 136), "text", 13),
+                    Text(LIST_END - 70, top + 16.5, gib, "text", 13, "end"),
+                    Text(LIST_END - 8, top + 16.5, share, "text", 13, "end"),
+                ),
+                knob="selected",
+                value="" if chosen else str(at + 1),
+                label=f"Step {at + 1}: {words}, {gib} GiB, {share} %",
+                pressed=chosen,
+                into="" if chosen else "recompute-diagram",
+                loads=(("kind", "moe"), *setting("moe", frozenset(names))),
+            )
+        )
     return marks
 
 
@@ -256,14 +270,24 @@ def _verdict(found: Frontier, name: str) -> str:
 
 def _table(found: Frontier) -> Table:
     rows = [
-        (str(at + 1), ", ".join(found.names(point)) or "nothing",
-         number_text(point.bytes_per_token), percent_text(point.replay_flops, found.forward_flops))
+        (
+            str(at + 1),
+            ", ".join(found.names(point)) or "nothing",
+            number_text(point.bytes_per_token),
+            percent_text(point.replay_flops, found.forward_flops),
+        )
         for at, point in enumerate(found.corners)
-    ]  # fmt: skip
+    ]
     for name in POLICIES:
         point = found.presets[name].point
-        rows.append((name, _verdict(found, name), number_text(point.bytes_per_token),
-                     percent_text(point.replay_flops, found.forward_flops)))  # fmt: skip
+        rows.append(
+            (
+                name,
+                _verdict(found, name),
+                number_text(point.bytes_per_token),
+                percent_text(point.replay_flops, found.forward_flops),
+            )
+        )
     return Table(("step or preset", "replays", "bytes per token", "of forward"), tuple(rows))
 
 
